@@ -1,0 +1,309 @@
+"""The three ways in which a recurrent decoder meets the source.
+
+`FixedContextDecoder` reads one vector for the whole source, `PreviousStateDecoder` attends before its cell
+(Bahdanau et al. 2015), `CurrentStateDecoder` after it (Luong et al. 2015). Each has `step`, one target position
+as in the equations; `forward` runs all positions, by kernels over the whole sequence where no step depends on
+attention, else by a loop of steps.
+
+Shapes: B batch, T target length, S source length, E embedding width, D state width, C context width.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .layers_attention import MultiHeadAttention, ScoredAttention
+from .layers_recurrent import RecurrentStack, State, keep_rows
+
+
+class SourceMemory(NamedTuple):
+    """What every decoder step may read of the source.
+
+    Args:
+        keys: projected keys, from the attention's `project_memory`; None without attention.
+        values: values, likewise.
+        keep_mask: True at real source tokens, (B, S); None is everywhere.
+        summary: last state of the encoder's top layer, (B, C).
+    """
+
+    keys: Tensor | None
+    values: Tensor | None
+    keep_mask: Tensor | None
+    summary: Tensor | None
+
+
+class DecoderState(NamedTuple):
+    """What a decoder carries from token to token.
+
+    Args:
+        layers: state of every recurrent layer.
+        fed: attentional vector of the last step, (B, D), with input feeding; else None.
+    """
+
+    layers: list[State]
+    fed: Tensor | None = None
+
+
+class DecoderStep(NamedTuple):
+    """One target position: what the output layer reads (B, D), each layer's output, the new state, the weights."""
+
+    readout: Tensor
+    layer_outputs: list[Tensor]
+    state: DecoderState
+    weights: Tensor | None = None
+
+
+class DecoderRun(NamedTuple):
+    """All target positions: readout (B, T, D), each layer's output, the last state, weights (B, heads, T, S)."""
+
+    readout: Tensor
+    layer_outputs: list[Tensor]
+    state: DecoderState
+    weights: Tensor | None = None
+
+
+class HoistedInput(NamedTuple):
+    """The part of the first layer's input product that needs no loop.
+
+    Args:
+        gates: W_e e_t + b of every step, (B, T, G).
+        context_weight: the columns of W that meet the vector known only inside the loop, (G, C).
+    """
+
+    gates: Tensor
+    context_weight: Tensor
+
+    def at(self, position: int, context: Tensor) -> Tensor:
+        """Return the whole product at one step, W [e_t ; c_t] + b."""
+        return self.gates[:, position] + F.linear(context, self.context_weight)
+
+
+class RecurrentDecoder(nn.Module):
+    """What the three decoders share: the stack and the loop over target positions.
+
+    Args:
+        stack: recurrent layers; the first reads [embedding ; context] or the embedding alone.
+        embedding_size: E.
+    """
+
+    is_sequential = False  # True if a step depends on the attention of the step before
+
+    def __init__(self, stack: RecurrentStack, embedding_size: int):
+        super().__init__()
+        self.stack = stack
+        self.embedding_size = embedding_size
+
+    def first_fed(self, like: Tensor) -> Tensor | None:
+        """Return what is fed at the first step; None where nothing is."""
+        return None
+
+    def context_of(self, state: DecoderState, memory: SourceMemory) -> tuple[Tensor | None, Tensor | None]:
+        """Return the vector that enters the cell beside the embedding, (B, C), and attention weights if it has any."""
+        return None, None
+
+    def step(
+        self,
+        embedded: Tensor,
+        state: DecoderState,
+        memory: SourceMemory,
+        *,
+        masks: list[Tensor | None] | None = None,
+        hoisted: HoistedInput | None = None,
+        position: int = 0,
+    ) -> DecoderStep:
+        """Read one target token.
+
+        Args:
+            embedded: embedding of the last target token, (B, E).
+            state: state after the tokens before it.
+            memory: the source.
+            masks: dropout masks of the sequence, from the stack's `sequence_masks`.
+            hoisted: input products computed for all steps at once; None computes them here.
+            position: index of this step in `hoisted`.
+
+        Returns:
+            The step's readout, outputs, state and weights.
+        """
+        context, weights = self.context_of(state, memory)
+        inputs = embedded if context is None else torch.cat([embedded, context], dim=-1)
+        gates = None if hoisted is None else hoisted.at(position, context)
+        outputs, layers = self.stack.step(inputs, state.layers, input_gates=gates, masks=masks)
+        return self.read_out(outputs, DecoderState(layers), memory, weights)
+
+    def read_out(
+        self, outputs: list[Tensor], state: DecoderState, memory: SourceMemory, weights: Tensor | None
+    ) -> DecoderStep:
+        """Return what the output layer reads: here the top layer's output."""
+        return DecoderStep(outputs[-1], outputs, state, weights)
+
+    def forward(
+        self,
+        embedded: Tensor,
+        state: DecoderState,
+        memory: SourceMemory,
+        *,
+        keep_mask: Tensor | None = None,
+        lengths: Tensor | None = None,
+        reference: bool = False,
+    ) -> DecoderRun:
+        """Read all target tokens.
+
+        Args:
+            embedded: embeddings of the decoder input, (B, T, E); real tokens first in every row.
+            state: state before the first of them.
+            memory: the source.
+            keep_mask: True at real decoder inputs, (B, T); None is everywhere. Others leave the state as it is.
+            lengths: the same as a count per row, (B) on the CPU.
+            reference: loop even where a kernel could run.
+
+        Returns:
+            Everything, for all positions.
+        """
+        if self.is_sequential or reference:
+            return self._run_loop(embedded, state, memory, keep_mask, reference)
+        return self._run_whole(embedded, state, memory, lengths)
+
+    def _run_loop(
+        self,
+        embedded: Tensor,
+        state: DecoderState,
+        memory: SourceMemory,
+        keep_mask: Tensor | None,
+        reference: bool,
+    ) -> DecoderRun:
+        # The place of a hand-written backward pass: everything that a step needs is in `hoisted`, `state`, `memory`.
+        hoisted = None if reference else self._hoist(embedded)
+        context, _ = self.context_of(state, memory)
+        first = embedded[:, 0] if context is None else torch.cat([embedded[:, 0], context], dim=-1)
+        masks = self.stack.sequence_masks(first, state.layers)
+        steps: list[DecoderStep] = []
+        for t in range(embedded.shape[1]):
+            step = self.step(embedded[:, t], state, memory, masks=masks, hoisted=hoisted, position=t)
+            state = step.state if keep_mask is None else _keep_state(keep_mask[:, t], step.state, state)
+            steps.append(step)
+        layer_outputs = zip(*(step.layer_outputs for step in steps), strict=True)
+        weights = [step.weights for step in steps if step.weights is not None]
+        return DecoderRun(
+            readout=torch.stack([step.readout for step in steps], dim=1),
+            layer_outputs=[torch.stack(outputs, dim=1) for outputs in layer_outputs],
+            state=state,
+            weights=torch.cat(weights, dim=2) if weights else None,
+        )
+
+    def _hoist(self, embedded: Tensor) -> HoistedInput:
+        weight, _, bias, _ = self.stack.layers[0].weights()
+        embedding_weight = weight[:, : self.embedding_size]
+        return HoistedInput(F.linear(embedded, embedding_weight, bias), weight[:, self.embedding_size :])
+
+    def _run_whole(
+        self, embedded: Tensor, state: DecoderState, memory: SourceMemory, lengths: Tensor | None
+    ) -> DecoderRun:
+        raise NotImplementedError(f"{type(self).__name__} runs step by step.")
+
+
+def _keep_state(keep: Tensor, new: DecoderState, old: DecoderState) -> DecoderState:
+    layers = [keep_rows(keep, *pair) for pair in zip(new.layers, old.layers, strict=True)]
+    fed = None if new.fed is None else torch.where(keep[:, None], new.fed, old.fed)
+    return DecoderState(layers, fed)
+
+
+class FixedContextDecoder(RecurrentDecoder):
+    """h_t = g(y_{t-1}, h_{t-1}, c): the classic encoder-decoder, the last encoder state c fed at every step.
+
+    Source: Cho et al. 2014, arXiv:1406.1078, section 2.2; Sutskever et al. 2014.
+    """
+
+    def context_of(self, state: DecoderState, memory: SourceMemory) -> tuple[Tensor | None, Tensor | None]:
+        """Return c, the same at every step."""
+        return memory.summary, None
+
+    def _run_whole(
+        self, embedded: Tensor, state: DecoderState, memory: SourceMemory, lengths: Tensor | None
+    ) -> DecoderRun:
+        summary = memory.summary[:, None].expand(-1, embedded.shape[1], -1)             # (B, T, C)
+        inputs = torch.cat([embedded, summary], dim=-1)
+        outputs, layers = self.stack(inputs, state.layers, lengths=lengths)
+        return DecoderRun(outputs[-1], outputs, DecoderState(layers))
+
+
+class PreviousStateDecoder(RecurrentDecoder):
+    """h_t = g(y_{t-1}, h_{t-1}, c_t) with c_t = sum_j alpha_tj h^e_j, alpha_t = softmax_j(score(h_{t-1}, h^e_j)).
+
+    Source: Bahdanau et al. 2015, arXiv:1409.0473, equations 4 to 6. The query is the top layer's state.
+
+    Args:
+        stack: recurrent layers; the first reads [embedding ; context].
+        embedding_size: E.
+        attention: over the encoder states.
+    """
+
+    is_sequential = True
+
+    def __init__(self, stack: RecurrentStack, embedding_size: int, attention: ScoredAttention | MultiHeadAttention):
+        super().__init__(stack, embedding_size)
+        self.attention = attention
+
+    def context_of(self, state: DecoderState, memory: SourceMemory) -> tuple[Tensor | None, Tensor | None]:
+        """Return c_t (B, C) and alpha_t (B, heads, 1, S)."""
+        query = state.layers[-1][0].unsqueeze(1)                                        # (B, 1, D)
+        context, weights = self.attention(query, memory.keys, memory.values, memory.keep_mask)
+        return context.squeeze(1), weights
+
+
+class CurrentStateDecoder(RecurrentDecoder):
+    """s_t = g(y_{t-1}, s_{t-1}), c_t from score(s_t, .), and the attentional vector a_t = tanh(W [c_t ; s_t]).
+
+    With input feeding s_t = g([y_{t-1} ; a_{t-1}], s_{t-1}), a_0 = 0.
+    Source: Luong et al. 2015, arXiv:1508.04025, equation 5 and section 3.3.
+
+    Args:
+        stack: recurrent layers; the first reads the embedding, with input feeding [embedding ; a_{t-1}].
+        embedding_size: E.
+        attention: over the encoder states.
+        state_size: D, also the width of a_t.
+        input_feeding: feed a_{t-1}.
+    """
+
+    def __init__(
+        self,
+        stack: RecurrentStack,
+        embedding_size: int,
+        attention: ScoredAttention | MultiHeadAttention,
+        *,
+        state_size: int,
+        input_feeding: bool,
+    ):
+        super().__init__(stack, embedding_size)
+        self.attention = attention
+        self.is_sequential = input_feeding
+        self.attentional_projection = nn.Linear(attention.context_size + state_size, state_size, bias=False)
+
+    def first_fed(self, like: Tensor) -> Tensor | None:
+        """Return a_0 = 0, (B, D), with input feeding."""
+        return torch.zeros_like(like) if self.is_sequential else None
+
+    def context_of(self, state: DecoderState, memory: SourceMemory) -> tuple[Tensor | None, Tensor | None]:
+        """Return a_{t-1} with input feeding; nothing else enters the cell."""
+        return state.fed, None
+
+    def read_out(
+        self, outputs: list[Tensor], state: DecoderState, memory: SourceMemory, weights: Tensor | None
+    ) -> DecoderStep:
+        """Return a_t, and carry it on with input feeding."""
+        attentional, weights = self._attend(outputs[-1].unsqueeze(1), memory)
+        attentional = attentional.squeeze(1)
+        fed = attentional if self.is_sequential else None
+        return DecoderStep(attentional, outputs, DecoderState(state.layers, fed), weights)
+
+    def _attend(self, states: Tensor, memory: SourceMemory) -> tuple[Tensor, Tensor]:
+        context, weights = self.attention(states, memory.keys, memory.values, memory.keep_mask)
+        return torch.tanh(self.attentional_projection(torch.cat([context, states], dim=-1))), weights
+
+    def _run_whole(
+        self, embedded: Tensor, state: DecoderState, memory: SourceMemory, lengths: Tensor | None
+    ) -> DecoderRun:
+        outputs, layers = self.stack(embedded, state.layers, lengths=lengths)
+        attentional, weights = self._attend(outputs[-1], memory)                        # (B, T, D), (B, heads, T, S)
+        return DecoderRun(attentional, outputs, DecoderState(layers), weights)

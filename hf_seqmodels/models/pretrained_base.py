@@ -1,0 +1,127 @@
+"""What all families share beside their layers: initialisation, tying, and the checks of what a user passes."""
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+
+NUM_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "GRU": 3, "LSTM": 4}
+
+
+class SeqModelsPreTrainedModel(PreTrainedModel):
+    """Base of every model of the package.
+
+    Initialisation, each only where no weight was loaded: embeddings N(0, initializer_range); linear layers Xavier
+    uniform (Glorot and Bengio 2010) with zero bias; recurrent layers Xavier uniform from the input and orthogonal
+    (Saxe et al. 2014) between states, gate by gate, zero bias but 1 for the LSTM's forget gate (Jozefowicz et al.
+    2015). A module with `initialize_parameters` sets what differs.
+    """
+
+    accepts_loss_kwargs = True  # Trainer passes num_items_in_batch
+
+    def _init_weights(self, module: nn.Module):
+        if isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            init.normal_(module.weight, mean=0.0, std=self.config.initializer_range)
+        elif isinstance(module, nn.RNNBase):
+            initialize_recurrent(module)
+        if hasattr(module, "initialize_parameters"):
+            module.initialize_parameters()
+
+    def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict:
+        """Return {tied parameter: the parameter it follows} for every tie that the config asks for.
+
+        transformers drops all ties when `tie_word_embeddings` is False; a family here may tie more than that.
+
+        Args:
+            all_submodels: also the ties of inner models.
+
+        Returns:
+            Names of parameters, from this model.
+        """
+        if all_submodels:
+            return super().get_expanded_tied_weights_keys(all_submodels=True)
+        return dict(self._tied_weights_keys or {})
+
+
+def initialize_recurrent(module: nn.RNNBase):
+    """Initialise the weights of a torch recurrent layer that were not loaded, gate by gate.
+
+    Args:
+        module: nn.RNN, nn.GRU or nn.LSTM.
+    """
+    num_gates = NUM_GATES[module.mode]
+    for name, parameter in module.named_parameters():
+        if getattr(parameter, "_is_hf_initialized", False):
+            continue
+        gates = parameter.data.chunk(num_gates)
+        for index, gate in enumerate(gates):
+            if name.startswith("weight_ih"):
+                nn.init.xavier_uniform_(gate)
+            elif name.startswith("weight_hh"):
+                _orthogonal_(gate)
+            else:
+                is_forget_gate = module.mode == "LSTM" and index == 1 and name.startswith("bias_ih")
+                nn.init.constant_(gate, 1.0 if is_forget_gate else 0.0)
+
+
+def _orthogonal_(weight: Tensor):
+    if weight.dtype in (torch.float16, torch.bfloat16):  # no QR in half precision
+        weight.copy_(nn.init.orthogonal_(torch.empty_like(weight, dtype=torch.float32)))
+    else:
+        nn.init.orthogonal_(weight)
+
+
+def check_token_ids(name: str, token_ids: Tensor, vocab_size: int, *, ignored: int | None = None):
+    """Check on the CPU that every id has a row in the embedding table.
+
+    On an accelerator the look would wait for the device at every step; its own assertion speaks there.
+
+    Args:
+        name: argument to name in the message.
+        token_ids: ids, (B, T).
+        vocab_size: number of rows V.
+        ignored: an id outside the range that is allowed, such as -100 in labels.
+
+    Raises:
+        ValueError: if the shape is not (B, T), the type not integer, or an id lies outside [0, V).
+    """
+    if token_ids.dim() != 2:
+        raise ValueError(f"{name} must have the shape (batch, length), got {tuple(token_ids.shape)}.")
+    if token_ids.shape[1] == 0:
+        raise ValueError(f"{name} must hold at least one position, got {tuple(token_ids.shape)}. Pad empty rows.")
+    if token_ids.is_floating_point() or token_ids.dtype == torch.bool:
+        raise ValueError(f"{name} must hold integer ids, got {token_ids.dtype}. Pass the ids the tokenizer returned.")
+    if token_ids.device.type != "cpu" or token_ids.numel() == 0 or torch.compiler.is_compiling():
+        return
+    wrong = (token_ids < 0) | (token_ids >= vocab_size)
+    if ignored is not None:
+        wrong &= token_ids != ignored
+    if wrong.any():
+        row, column = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"{name} must lie in [0, {vocab_size}), got {token_ids[row, column].item()} at row {row}, position "
+            f"{column}. Use the tokenizer that the model was trained with, or resize the embeddings."
+        )
+
+
+def check_mask(name: str, mask: Tensor, shape: tuple[int, int], of: str):
+    """Check that a padding mask fits what it masks.
+
+    Args:
+        name: argument to name in the message.
+        mask: 1 at real tokens, (B, T).
+        shape: (B, T) of what it masks.
+        of: the argument that has this shape.
+
+    Raises:
+        ValueError: if the shapes differ.
+    """
+    if tuple(mask.shape) != tuple(shape):
+        raise ValueError(
+            f"{name} must have the shape of {of}, {tuple(shape)}, got {tuple(mask.shape)}. "
+            "Pass the mask the tokenizer returned."
+        )
