@@ -1,0 +1,1 @@
+"""Classic sequence models as first-class citizens of the Hugging Face ecosystem."""
