@@ -1,12 +1,13 @@
 """What a checkpoint needs to load, and nothing else.
 
-The same files are imported by the installed package and shipped beside the weights on the Hub, so this
-folder is flat and every import between its files names the file itself, one dot in front.
+The same files are imported by the installed package and shipped beside the weights on the Hub, so
+this folder is flat and every import between its files names the file itself, one dot in front.
 
-Reading order: `configuration_<family>.py` (the options), `modeling_<family>.py` (reads top to bottom),
-then the parts it is made of: `layers_recurrent.py`, `layers_attention.py`, `layers_loss.py`,
-`cache_recurrent.py`, `outputs.py`, `pretrained_base.py`.
+Reading order: `configuration_<family>.py` (the options), `modeling_<family>.py` (reads top to
+bottom), then the parts it is made of: `layers_recurrent.py`, `layers_attention.py`,
+`layers_loss.py`, `cache_recurrent.py`, `outputs.py`, `pretrained_base.py`.
 
-Import rule: a configuration imports no sibling; parts import only parts; a modeling file imports its own
-configuration and parts, never another modeling file; nothing here imports the rest of the package.
+Import rule: a configuration imports no sibling; parts import only parts; a modeling file imports
+its own configuration and parts, never another modeling file; nothing here imports the rest of the
+package.
 """

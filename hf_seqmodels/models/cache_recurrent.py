@@ -1,11 +1,13 @@
-"""The recurrent state as a transformers cache: what `past_key_values` holds for recurrent decoders."""
+"""The recurrent state as a transformers cache: what `past_key_values` holds for recurrent
+decoders."""
 
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 
 class RecurrentCacheLayer(CacheLayerMixin):
-    """The state that one layer carries from token to token: vectors with the batch first, (B, D) each."""
+    """The state that one layer carries from token to token: vectors with the batch first, (B, D)
+    each."""
 
     is_compileable = False  # nothing to compile for: generate() would build 4D masks
     is_croppable = False
@@ -31,7 +33,8 @@ class RecurrentCacheLayer(CacheLayerMixin):
         return -1
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return the sizes of a mask over the new tokens alone: earlier ones cannot be attended to."""
+        """Return the sizes of a mask over the new tokens alone: earlier ones cannot be attended
+        to."""
         return query_length, 0
 
     def _map(self, function) -> None:
@@ -75,7 +78,8 @@ class RecurrentCacheLayer(CacheLayerMixin):
         if tokens_to_remove:
             raise ValueError(
                 f"A recurrent state cannot take back tokens, asked for {tokens_to_remove}. "
-                "Keep a copy of the cache (copy.deepcopy) at the point to return to, or run without a cache."
+                "Keep a copy of the cache (copy.deepcopy) at the point to return to, or run "
+                "without a cache."
             )
 
     def lazy_initialization(self, *args, **kwargs) -> None:
@@ -87,14 +91,18 @@ class RecurrentCacheLayer(CacheLayerMixin):
         Raises:
             TypeError: always.
         """
-        raise TypeError("A recurrent layer stores states, not keys and values: call update_state().")
+        raise TypeError(
+            "A recurrent layer stores states, not keys and values: call update_state()."
+        )
 
 
 class RecurrentCache(Cache):
-    """The states of a recurrent decoder: one layer per recurrent layer, in order, and extra vectors after them.
+    """The states of a recurrent decoder: one layer per recurrent layer, in order, and extra vectors
+    after them.
 
     Args:
-        num_layers: recurrent layers plus extra carried vectors (the attentional vector of input feeding).
+        num_layers: recurrent layers plus extra carried vectors (the attentional vector of input
+            feeding).
     """
 
     def __init__(self, num_layers: int):
@@ -116,5 +124,3 @@ class RecurrentCache(Cache):
         """Store the state of every layer after `num_new_tokens` more tokens."""
         for layer, layer_states in zip(self.layers, states, strict=True):
             layer.update_state(layer_states, num_new_tokens)
-
-

@@ -11,48 +11,57 @@ from transformers import PreTrainedConfig
 class RnnSeq2SeqConfig(PreTrainedConfig):
     """Settings of the recurrent encoder-decoder, with or without attention.
 
-    Sizes are widths of vectors, rates are probabilities in [0, 1). A combination that cannot be honoured
-    raises when the config is made.
+    Sizes are widths of vectors, rates are probabilities in [0, 1). A combination that cannot be
+    honoured raises when the config is made.
 
     Args:
         vocab_size: number of source tokens.
         decoder_vocab_size: number of target tokens; None means one vocabulary for both sides.
         embedding_size: width of source and target embeddings.
         hidden_size: width of the decoder state, and of the attentional vector.
-        encoder_hidden_size: width of one encoder output; None means `hidden_size`. A bidirectional encoder
-            gives each direction half of it.
+        encoder_hidden_size: width of one encoder output; None means `hidden_size`. A bidirectional
+            encoder gives each direction half of it.
         num_encoder_layers: layers of the encoder stack.
         num_decoder_layers: layers of the decoder stack.
-        cell_type: recurrence used on both sides: Elman 1990, GRU (Cho et al. 2014), LSTM (Hochreiter and
-            Schmidhuber 1997, with forget gate).
+        cell_type: recurrence used on both sides: Elman 1990, GRU (Cho et al. 2014), LSTM
+            (Hochreiter and Schmidhuber 1997, with forget gate).
         elman_activation: f in h = f(W x + U h + b); only "elman" cells read it.
-        gru_reset: whether the reset gate acts "after" the recurrent matrix product (torch, cuDNN) or
-            "before" it (Cho et al. 2014); only "gru" cells read it.
+        gru_reset: whether the reset gate acts "after" the recurrent matrix product (torch, cuDNN)
+            or "before" it (Cho et al. 2014); only "gru" cells read it.
         bidirectional_encoder: read the source in both directions.
-        attention_scorer: how keys are compared with the query: "dot", "scaled_dot", "general" (bilinear),
-            "additive" (Bahdanau et al. 2015), "multi_head" (Vaswani et al. 2017). None is the classic
-            encoder-decoder, the encoder's last state fed as context at every decoder step.
-        num_attention_heads: heads of the "multi_head" scorer, a divisor of `hidden_size`; 1 for the others.
-        attention_query: "current" (Luong et al. 2015: state first, then context, then the attentional
-            vector tanh(W [c; s])) or "previous" (Bahdanau et al. 2015: context from the last state enters
-            the cell). Without a scorer there is no query and "current" stands for nothing.
-        input_feeding: the attentional vector of the last step enters the cell (Luong et al. 2015, 3.3).
+        attention_scorer: how keys are compared with the query: "dot", "scaled_dot", "general"
+            (bilinear), "additive" (Bahdanau et al. 2015), "multi_head" (Vaswani et al. 2017). None
+            is the classic encoder-decoder, the encoder's last state fed as context at every decoder
+            step.
+        num_attention_heads: heads of the "multi_head" scorer, a divisor of `hidden_size`; 1 for the
+            others.
+        attention_query: "current" (Luong et al. 2015: state first, then context, then the
+            attentional vector tanh(W [c; s])) or "previous" (Bahdanau et al. 2015: context from the
+            last state enters the cell). Without a scorer there is no query and "current" stands for
+            nothing.
+        input_feeding: the attentional vector of the last step enters the cell (Luong et al. 2015,
+            3.3).
         layer_connection: how the output y of layer i >= 1 arises from its input x: "none" F(x),
-            "residual" x + F(x), "highway" g F(x) + (1-g) x, or "dense", where layer i reads all below.
+            "residual" x + F(x), "highway" g F(x) + (1-g) x, or "dense", where layer i reads all
+            below.
         bridge: first decoder state: "copy" of the encoder's last states layer by layer, a learned
             "projection" of the top layer's last state, or "zeros".
-        reverse_source: read the source from its end (Sutskever et al. 2014); outputs keep the input's order.
+        reverse_source: read the source from its end (Sutskever et al. 2014); outputs keep the
+            input's order.
         share_embeddings: one embedding table for source and target; needs one vocabulary.
         tie_word_embeddings: the output layer uses the target embedding table.
         embedding_dropout: rate on the embeddings of both sides.
         hidden_dropout: rate between layers and before the output layer.
         attention_dropout: rate on attention weights.
-        variational_dropout: embedding and hidden dropout keep one mask per sequence (Gal and Ghahramani 2016).
-        label_smoothing: probability mass spread evenly over the target vocabulary in the training loss.
-        max_position_embeddings: longest length that tools should plan for, in tokens; the model has no limit.
+        variational_dropout: embedding and hidden dropout keep one mask per sequence (Gal and
+            Ghahramani 2016).
+        label_smoothing: probability mass spread evenly over the target vocabulary in the training
+            loss.
+        max_position_embeddings: longest length that tools should plan for, in tokens; the model has
+            no limit.
         initializer_range: standard deviation of the embedding tables at initialisation.
-        implementation: "fast" (whole-sequence kernels where no step depends on attention) or "reference"
-            (a loop over time that reads like the equations; same numbers, slower).
+        implementation: "fast" (whole-sequence kernels where no step depends on attention) or
+            "reference" (a loop over time that reads like the equations; same numbers, slower).
         use_cache: return the recurrent state for generation.
         pad_token_id: id that fills batches and follows the end of generated rows.
         bos_token_id: id of the begin token.
@@ -76,7 +85,9 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
     elman_activation: Literal["tanh", "relu"] = "tanh"
     gru_reset: Literal["after", "before"] = "after"
     bidirectional_encoder: bool = True
-    attention_scorer: Literal["dot", "scaled_dot", "general", "additive", "multi_head"] | None = "additive"
+    attention_scorer: Literal["dot", "scaled_dot", "general", "additive", "multi_head"] | None = (
+        "additive"
+    )
     num_attention_heads: int = 1
     attention_query: Literal["previous", "current"] = "current"
     input_feeding: bool = False
@@ -110,11 +121,13 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
         """Number of target tokens, V in the shapes of the model."""
         return self.vocab_size if self.decoder_vocab_size is None else self.decoder_vocab_size
 
-    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> PreTrainedConfig:
+    def get_text_config(
+        self, decoder: bool | None = None, encoder: bool | None = None
+    ) -> PreTrainedConfig:
         """Return this config; for the decoder alone, with the target's vocabulary as `vocab_size`.
 
-        transformers' own version drops the prefixes of `decoder_...` and `encoder_...` fields, which would write
-        None into `vocab_size` here.
+        transformers' own version drops the prefixes of `decoder_...` and `encoder_...` fields,
+        which would write None into `vocab_size` here.
 
         Args:
             decoder: ask for the decoder's side.
@@ -147,8 +160,10 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
                 raise ValueError(f"{name} must be at least 1, got {value}.")
         if self.bidirectional_encoder and self.source_state_size % 2:
             raise ValueError(
-                f"A bidirectional encoder gives each direction half of encoder_hidden_size, which must be even, "
-                f"got {self.source_state_size}. Choose an even encoder_hidden_size or bidirectional_encoder=False."
+                f"A bidirectional encoder gives each direction half of encoder_hidden_size, which "
+                f"must be even, "
+                f"got {self.source_state_size}. Choose an even encoder_hidden_size or "
+                f"bidirectional_encoder=False."
             )
 
     def validate_rates(self):
@@ -169,7 +184,8 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
             )
         if self.elman_activation != "tanh" and self.cell_type != "elman":
             raise ValueError(
-                f"elman_activation={self.elman_activation!r} needs cell_type='elman', got {self.cell_type!r}. "
+                f"elman_activation={self.elman_activation!r} needs cell_type='elman', got "
+                f"{self.cell_type!r}. "
                 "Leave elman_activation at 'tanh' or change the cell."
             )
 
@@ -177,7 +193,10 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
         """Check that scorer, widths, heads, query and input feeding fit together."""
         if self.attention_scorer is None:
             self._refuse_attention_options()
-        elif self.attention_scorer in ("dot", "scaled_dot") and self.source_state_size != self.hidden_size:
+        elif (
+            self.attention_scorer in ("dot", "scaled_dot")
+            and self.source_state_size != self.hidden_size
+        ):
             raise ValueError(
                 f"attention_scorer={self.attention_scorer!r} compares vectors of one width, got "
                 f"encoder_hidden_size={self.source_state_size} and hidden_size={self.hidden_size}. "
@@ -186,22 +205,30 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
         if self.attention_scorer == "multi_head":
             if self.hidden_size % self.num_attention_heads:
                 raise ValueError(
-                    f"num_attention_heads must divide hidden_size={self.hidden_size}, got {self.num_attention_heads}."
+                    f"num_attention_heads must divide hidden_size={self.hidden_size}, got "
+                    f"{self.num_attention_heads}."
                 )
         elif self.num_attention_heads != 1:
             raise ValueError(
-                f"num_attention_heads={self.num_attention_heads} needs attention_scorer='multi_head', "
+                f"num_attention_heads={self.num_attention_heads} needs "
+                f"attention_scorer='multi_head', "
                 f"got {self.attention_scorer!r}. Set num_attention_heads=1 or change the scorer."
             )
         if self.input_feeding and self.attention_query != "current":
             raise ValueError(
-                "input_feeding feeds the attentional vector, which exists with attention_query='current' only, "
-                f"got {self.attention_query!r}. With 'previous' the context enters the cell already: "
+                "input_feeding feeds the attentional vector, which exists with "
+                "attention_query='current' only, "
+                f"got {self.attention_query!r}. With 'previous' the context enters the cell "
+                f"already: "
                 "set input_feeding=False."
             )
 
     def _refuse_attention_options(self):
-        for name, neutral in (("attention_query", "current"), ("input_feeding", False), ("attention_dropout", 0)):
+        for name, neutral in (
+            ("attention_query", "current"),
+            ("input_feeding", False),
+            ("attention_dropout", 0),
+        ):
             value = getattr(self, name)
             if value != neutral:
                 raise ValueError(
@@ -212,7 +239,9 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
     def validate_bridge(self):
         """Check that a copied state fits the decoder."""
         same_layers = self.num_encoder_layers == self.num_decoder_layers
-        if self.bridge == "copy" and not (same_layers and self.source_state_size == self.hidden_size):
+        if self.bridge == "copy" and not (
+            same_layers and self.source_state_size == self.hidden_size
+        ):
             raise ValueError(
                 "bridge='copy' needs as many layers and the same width on both sides, got "
                 f"{self.num_encoder_layers} encoder and {self.num_decoder_layers} decoder layers, "
@@ -225,15 +254,24 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
         if self.share_embeddings and self.target_vocab_size != self.vocab_size:
             raise ValueError(
                 f"share_embeddings needs one vocabulary, got vocab_size={self.vocab_size} and "
-                f"decoder_vocab_size={self.decoder_vocab_size}. Set share_embeddings=False or decoder_vocab_size=None."
+                f"decoder_vocab_size={self.decoder_vocab_size}. Set share_embeddings=False or "
+                f"decoder_vocab_size=None."
             )
         if self.decoder_start_token_id is None:
             raise ValueError("decoder_start_token_id must be set: it is the first decoder input.")
-        eos_token_ids = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
-        for token_id in (self.pad_token_id, self.bos_token_id, self.decoder_start_token_id, *eos_token_ids):
+        eos_token_ids = (
+            self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        )
+        for token_id in (
+            self.pad_token_id,
+            self.bos_token_id,
+            self.decoder_start_token_id,
+            *eos_token_ids,
+        ):
             if token_id is not None and not 0 <= token_id < self.target_vocab_size:
                 raise ValueError(
-                    f"Special token ids must lie in the target vocabulary [0, {self.target_vocab_size}), "
+                    f"Special token ids must lie in the target vocabulary [0, "
+                    f"{self.target_vocab_size}), "
                     f"got {token_id}. Pass the ids of your tokenizer."
                 )
 

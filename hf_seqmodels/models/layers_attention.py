@@ -1,6 +1,7 @@
 """Attention of a decoder over encoder states: scorers, weights, context.
 
-Shapes: B batch, T target length, S source length, H heads, P head width, A scorer width, C context width.
+Shapes: B batch, T target length, S source length, H heads, P head width, A scorer width, C context
+width.
 """
 
 import torch
@@ -54,7 +55,8 @@ class GeneralScorer(nn.Module):
         self.key_projection = nn.Linear(key_size, query_size, bias=False)
 
     def project_keys(self, keys: Tensor) -> Tensor:
-        """Do the part that is the same at every target step: (B, S, key_size) -> (B, S, query_size)."""
+        """Do the part that is the same at every target step: (B, S, key_size) -> (B, S,
+        query_size)."""
         return self.key_projection(keys)
 
     def forward(self, queries: Tensor, projected_keys: Tensor) -> Tensor:
@@ -85,9 +87,9 @@ class AdditiveScorer(nn.Module):
 
     def forward(self, queries: Tensor, projected_keys: Tensor) -> Tensor:
         """Return unnormalised scores: (B, T, query_size), (B, S, A) -> (B, T, S)."""
-        queries = self.query_projection(queries).unsqueeze(2)               # (B, T, 1, A)
-        hidden = torch.tanh(queries + projected_keys.unsqueeze(1))          # (B, T, S, A)
-        return self.output_projection(hidden).squeeze(-1)                   # (B, T, S)
+        queries = self.query_projection(queries).unsqueeze(2)  # (B, T, 1, A)
+        hidden = torch.tanh(queries + projected_keys.unsqueeze(1))  # (B, T, S, A)
+        return self.output_projection(hidden).squeeze(-1)  # (B, T, S)
 
 
 SCORERS = {
@@ -103,10 +105,12 @@ def attention_weights(scores: Tensor, keep_mask: Tensor | None) -> Tensor:
 
     Args:
         scores: unnormalised, (..., S).
-        keep_mask: True at positions that may be attended to, broadcastable to the scores; None is everywhere.
+        keep_mask: True at positions that may be attended to, broadcastable to the scores; None is
+            everywhere.
 
     Returns:
-        Weights like the scores, zero outside the mask; a row without any allowed position is all zero.
+        Weights like the scores, zero outside the mask; a row without any allowed position is all
+        zero.
     """
     if keep_mask is None:
         return scores.softmax(dim=-1)
@@ -150,7 +154,7 @@ class ScoredAttention(GradientCheckpointingLayer):
         Returns:
             Context (B, T, C) and weights before dropout (B, 1, T, S).
         """
-        scores = self.scorer(queries, keys)                                 # (B, T, S)
+        scores = self.scorer(queries, keys)  # (B, T, S)
         weights = attention_weights(scores, None if keep_mask is None else keep_mask[:, None, :])
         return self.dropout(weights) @ values, weights.unsqueeze(1)
 
@@ -199,9 +203,11 @@ class MultiHeadAttention(GradientCheckpointingLayer):
         Returns:
             Context (B, T, query_size) and weights before dropout (B, H, T, S).
         """
-        query_heads = self._split_heads(self.query_projection(queries))     # (B, H, T, P)
+        query_heads = self._split_heads(self.query_projection(queries))  # (B, H, T, P)
         scores = query_heads @ keys.transpose(-1, -2) / keys.shape[-1] ** 0.5
-        weights = attention_weights(scores, None if keep_mask is None else keep_mask[:, None, None, :])
+        weights = attention_weights(
+            scores, None if keep_mask is None else keep_mask[:, None, None, :]
+        )
         context = (self.dropout(weights) @ values).transpose(1, 2).flatten(2)
         return self.output_projection(context), weights
 
@@ -211,5 +217,7 @@ def make_attention(
 ) -> ScoredAttention | MultiHeadAttention:
     """Return the attention with that scorer, a key of `SCORERS` or "multi_head"."""
     if scorer == "multi_head":
-        return MultiHeadAttention(query_size=query_size, key_size=key_size, num_heads=num_heads, dropout=dropout)
+        return MultiHeadAttention(
+            query_size=query_size, key_size=key_size, num_heads=num_heads, dropout=dropout
+        )
     return ScoredAttention(scorer=scorer, query_size=query_size, key_size=key_size, dropout=dropout)

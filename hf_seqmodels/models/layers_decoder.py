@@ -1,11 +1,12 @@
 """The three ways in which a recurrent decoder meets the source.
 
-`FixedContextDecoder` reads one vector for the whole source, `PreviousStateDecoder` attends before its cell
-(Bahdanau et al. 2015), `CurrentStateDecoder` after it (Luong et al. 2015). Each has `step`, one target position
-as in the equations; `forward` runs all positions, by kernels over the whole sequence where no step depends on
-attention, else by a loop of steps.
+`FixedContextDecoder` reads one vector for the whole source, `PreviousStateDecoder` attends before
+its cell (Bahdanau et al. 2015), `CurrentStateDecoder` after it (Luong et al. 2015). Each has
+`step`, one target position as in the equations; `forward` runs all positions, by kernels over the
+whole sequence where no step depends on attention, else by a loop of steps.
 
-Shapes: B batch, T target length, S source length, E embedding width, D state width, C context width.
+Shapes: B batch, T target length, S source length, E embedding width, D state width, C context
+width.
 """
 
 from typing import NamedTuple
@@ -47,7 +48,8 @@ class DecoderState(NamedTuple):
 
 
 class DecoderStep(NamedTuple):
-    """One target position: what the output layer reads (B, D), each layer's output, the new state, the weights."""
+    """One target position: what the output layer reads (B, D), each layer's output, the new state,
+    the weights."""
 
     readout: Tensor
     layer_outputs: list[Tensor]
@@ -56,7 +58,8 @@ class DecoderStep(NamedTuple):
 
 
 class DecoderRun(NamedTuple):
-    """All target positions: readout (B, T, D), each layer's output, the last state, weights (B, heads, T, S)."""
+    """All target positions: readout (B, T, D), each layer's output, the last state, weights (B,
+    heads, T, S)."""
 
     readout: Tensor
     layer_outputs: list[Tensor]
@@ -99,8 +102,11 @@ class RecurrentDecoder(nn.Module):
         """Return what is fed at the first step; None where nothing is."""
         return None
 
-    def context_of(self, state: DecoderState, memory: SourceMemory) -> tuple[Tensor | None, Tensor | None]:
-        """Return the vector that enters the cell beside the embedding, (B, C), and attention weights if it has any."""
+    def context_of(
+        self, state: DecoderState, memory: SourceMemory
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the vector that enters the cell beside the embedding, (B, C), and attention
+        weights if it has any."""
         return None, None
 
     def step(
@@ -133,7 +139,11 @@ class RecurrentDecoder(nn.Module):
         return self.read_out(outputs, DecoderState(layers), memory, weights)
 
     def read_out(
-        self, outputs: list[Tensor], state: DecoderState, memory: SourceMemory, weights: Tensor | None
+        self,
+        outputs: list[Tensor],
+        state: DecoderState,
+        memory: SourceMemory,
+        weights: Tensor | None,
     ) -> DecoderStep:
         """Return what the output layer reads: here the top layer's output."""
         return DecoderStep(outputs[-1], outputs, state, weights)
@@ -154,7 +164,8 @@ class RecurrentDecoder(nn.Module):
             embedded: embeddings of the decoder input, (B, T, E); real tokens first in every row.
             state: state before the first of them.
             memory: the source.
-            keep_mask: True at real decoder inputs, (B, T); None is everywhere. Others leave the state as it is.
+            keep_mask: True at real decoder inputs, (B, T); None is everywhere. Others leave the
+                state as it is.
             lengths: the same as a count per row, (B) on the CPU.
             reference: loop even where a kernel could run.
 
@@ -173,15 +184,20 @@ class RecurrentDecoder(nn.Module):
         keep_mask: Tensor | None,
         reference: bool,
     ) -> DecoderRun:
-        # The place of a hand-written backward pass: everything that a step needs is in `hoisted`, `state`, `memory`.
+        # The place of a hand-written backward pass: everything that a step needs is in `hoisted`,
+        # `state`, `memory`.
         hoisted = None if reference else self._hoist(embedded)
         context, _ = self.context_of(state, memory)
         first = embedded[:, 0] if context is None else torch.cat([embedded[:, 0], context], dim=-1)
         masks = self.stack.sequence_masks(first, state.layers)
         steps: list[DecoderStep] = []
         for t in range(embedded.shape[1]):
-            step = self.step(embedded[:, t], state, memory, masks=masks, hoisted=hoisted, position=t)
-            state = step.state if keep_mask is None else _keep_state(keep_mask[:, t], step.state, state)
+            step = self.step(
+                embedded[:, t], state, memory, masks=masks, hoisted=hoisted, position=t
+            )
+            state = (
+                step.state if keep_mask is None else _keep_state(keep_mask[:, t], step.state, state)
+            )
             steps.append(step)
         layer_outputs = zip(*(step.layer_outputs for step in steps), strict=True)
         weights = [step.weights for step in steps if step.weights is not None]
@@ -195,7 +211,9 @@ class RecurrentDecoder(nn.Module):
     def _hoist(self, embedded: Tensor) -> HoistedInput:
         weight, _, bias, _ = self.stack.layers[0].weights()
         embedding_weight = weight[:, : self.embedding_size]
-        return HoistedInput(F.linear(embedded, embedding_weight, bias), weight[:, self.embedding_size :])
+        return HoistedInput(
+            F.linear(embedded, embedding_weight, bias), weight[:, self.embedding_size :]
+        )
 
     def _run_whole(
         self, embedded: Tensor, state: DecoderState, memory: SourceMemory, lengths: Tensor | None
@@ -210,28 +228,33 @@ def _keep_state(keep: Tensor, new: DecoderState, old: DecoderState) -> DecoderSt
 
 
 class FixedContextDecoder(RecurrentDecoder):
-    """h_t = g(y_{t-1}, h_{t-1}, c): the classic encoder-decoder, the last encoder state c fed at every step.
+    """h_t = g(y_{t-1}, h_{t-1}, c): the classic encoder-decoder, the last encoder state c fed at
+    every step.
 
     Source: Cho et al. 2014, arXiv:1406.1078, section 2.2; Sutskever et al. 2014.
     """
 
-    def context_of(self, state: DecoderState, memory: SourceMemory) -> tuple[Tensor | None, Tensor | None]:
+    def context_of(
+        self, state: DecoderState, memory: SourceMemory
+    ) -> tuple[Tensor | None, Tensor | None]:
         """Return c, the same at every step."""
         return memory.summary, None
 
     def _run_whole(
         self, embedded: Tensor, state: DecoderState, memory: SourceMemory, lengths: Tensor | None
     ) -> DecoderRun:
-        summary = memory.summary[:, None].expand(-1, embedded.shape[1], -1)             # (B, T, C)
+        summary = memory.summary[:, None].expand(-1, embedded.shape[1], -1)  # (B, T, C)
         inputs = torch.cat([embedded, summary], dim=-1)
         outputs, layers = self.stack(inputs, state.layers, lengths=lengths)
         return DecoderRun(outputs[-1], outputs, DecoderState(layers))
 
 
 class PreviousStateDecoder(RecurrentDecoder):
-    """h_t = g(y_{t-1}, h_{t-1}, c_t) with c_t = sum_j alpha_tj h^e_j, alpha_t = softmax_j(score(h_{t-1}, h^e_j)).
+    """h_t = g(y_{t-1}, h_{t-1}, c_t) with c_t = sum_j alpha_tj h^e_j, alpha_t =
+    softmax_j(score(h_{t-1}, h^e_j)).
 
-    Source: Bahdanau et al. 2015, arXiv:1409.0473, equations 4 to 6. The query is the top layer's state.
+    Source: Bahdanau et al. 2015, arXiv:1409.0473, equations 4 to 6. The query is the top layer's
+    state.
 
     Args:
         stack: recurrent layers; the first reads [embedding ; context].
@@ -241,25 +264,34 @@ class PreviousStateDecoder(RecurrentDecoder):
 
     is_sequential = True
 
-    def __init__(self, stack: RecurrentStack, embedding_size: int, attention: ScoredAttention | MultiHeadAttention):
+    def __init__(
+        self,
+        stack: RecurrentStack,
+        embedding_size: int,
+        attention: ScoredAttention | MultiHeadAttention,
+    ):
         super().__init__(stack, embedding_size)
         self.attention = attention
 
-    def context_of(self, state: DecoderState, memory: SourceMemory) -> tuple[Tensor | None, Tensor | None]:
+    def context_of(
+        self, state: DecoderState, memory: SourceMemory
+    ) -> tuple[Tensor | None, Tensor | None]:
         """Return c_t (B, C) and alpha_t (B, heads, 1, S)."""
-        query = state.layers[-1][0].unsqueeze(1)                                        # (B, 1, D)
+        query = state.layers[-1][0].unsqueeze(1)  # (B, 1, D)
         context, weights = self.attention(query, memory.keys, memory.values, memory.keep_mask)
         return context.squeeze(1), weights
 
 
 class CurrentStateDecoder(RecurrentDecoder):
-    """s_t = g(y_{t-1}, s_{t-1}), c_t from score(s_t, .), and the attentional vector a_t = tanh(W [c_t ; s_t]).
+    """s_t = g(y_{t-1}, s_{t-1}), c_t from score(s_t, .), and the attentional vector a_t = tanh(W
+    [c_t ; s_t]).
 
     With input feeding s_t = g([y_{t-1} ; a_{t-1}], s_{t-1}), a_0 = 0.
     Source: Luong et al. 2015, arXiv:1508.04025, equation 5 and section 3.3.
 
     Args:
-        stack: recurrent layers; the first reads the embedding, with input feeding [embedding ; a_{t-1}].
+        stack: recurrent layers; the first reads the embedding, with input feeding [embedding ;
+            a_{t-1}].
         embedding_size: E.
         attention: over the encoder states.
         state_size: D, also the width of a_t.
@@ -278,18 +310,26 @@ class CurrentStateDecoder(RecurrentDecoder):
         super().__init__(stack, embedding_size)
         self.attention = attention
         self.is_sequential = input_feeding
-        self.attentional_projection = nn.Linear(attention.context_size + state_size, state_size, bias=False)
+        self.attentional_projection = nn.Linear(
+            attention.context_size + state_size, state_size, bias=False
+        )
 
     def first_fed(self, like: Tensor) -> Tensor | None:
         """Return a_0 = 0, (B, D), with input feeding."""
         return torch.zeros_like(like) if self.is_sequential else None
 
-    def context_of(self, state: DecoderState, memory: SourceMemory) -> tuple[Tensor | None, Tensor | None]:
+    def context_of(
+        self, state: DecoderState, memory: SourceMemory
+    ) -> tuple[Tensor | None, Tensor | None]:
         """Return a_{t-1} with input feeding; nothing else enters the cell."""
         return state.fed, None
 
     def read_out(
-        self, outputs: list[Tensor], state: DecoderState, memory: SourceMemory, weights: Tensor | None
+        self,
+        outputs: list[Tensor],
+        state: DecoderState,
+        memory: SourceMemory,
+        weights: Tensor | None,
     ) -> DecoderStep:
         """Return a_t, and carry it on with input feeding."""
         attentional, weights = self._attend(outputs[-1].unsqueeze(1), memory)
@@ -299,11 +339,13 @@ class CurrentStateDecoder(RecurrentDecoder):
 
     def _attend(self, states: Tensor, memory: SourceMemory) -> tuple[Tensor, Tensor]:
         context, weights = self.attention(states, memory.keys, memory.values, memory.keep_mask)
-        return torch.tanh(self.attentional_projection(torch.cat([context, states], dim=-1))), weights
+        return torch.tanh(
+            self.attentional_projection(torch.cat([context, states], dim=-1))
+        ), weights
 
     def _run_whole(
         self, embedded: Tensor, state: DecoderState, memory: SourceMemory, lengths: Tensor | None
     ) -> DecoderRun:
         outputs, layers = self.stack(embedded, state.layers, lengths=lengths)
-        attentional, weights = self._attend(outputs[-1], memory)                        # (B, T, D), (B, heads, T, S)
+        attentional, weights = self._attend(outputs[-1], memory)  # (B, T, D), (B, heads, T, S)
         return DecoderRun(attentional, outputs, DecoderState(layers), weights)

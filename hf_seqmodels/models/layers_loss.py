@@ -23,8 +23,8 @@ def token_loss(
         logits: scores before softmax, (B, T, V); softmax is taken in float32 at least.
         labels: target token ids, (B, T); positions equal to -100 are skipped.
         smoothing: probability mass s spread evenly over the V tokens, in [0, 1).
-        num_items_in_batch: N when the batch is one part of a larger one (gradient accumulation, several
-            processes); None counts the targets of this batch.
+        num_items_in_batch: N when the batch is one part of a larger one (gradient accumulation,
+            several processes); None counts the targets of this batch.
 
     Returns:
         Scalar, in nats per counted token.
@@ -32,8 +32,8 @@ def token_loss(
     Raises:
         ValueError: if every position is skipped and `num_items_in_batch` is None.
     """
-    logits = logits.flatten(0, -2)                                  # (B * T, V)
-    labels = labels.flatten().to(logits.device)                     # (B * T)
+    logits = logits.flatten(0, -2)  # (B * T, V)
+    labels = labels.flatten().to(logits.device)  # (B * T)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     total = F.cross_entropy(
         logits, labels, ignore_index=IGNORED_LABEL, label_smoothing=smoothing, reduction="sum"
@@ -42,7 +42,8 @@ def token_loss(
         num_items_in_batch = (labels != IGNORED_LABEL).sum()
         if num_items_in_batch == 0:
             raise ValueError(
-                f"labels must hold at least one target, got only {IGNORED_LABEL} in {labels.numel()} positions. "
+                f"labels must hold at least one target, got only {IGNORED_LABEL} in "
+                f"{labels.numel()} positions. "
                 "Drop such a batch, or pass num_items_in_batch if it is one part of a larger batch."
             )
     elif isinstance(num_items_in_batch, Tensor):

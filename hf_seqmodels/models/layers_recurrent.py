@@ -1,7 +1,8 @@
 """Recurrent cells, layers and stacks.
 
-Shapes: B batch, S length, I input width, D hidden width of one direction, G gates times D, L layers.
-A state is a tuple of vectors, the hidden state first and for the LSTM the cell state second, (B, D) each.
+Shapes: B batch, S length, I input width, D hidden width of one direction, G gates times D, L
+layers. A state is a tuple of vectors, the hidden state first and for the LSTM the cell state
+second, (B, D) each.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 State = tuple[Tensor, ...]
 
 
-def elman_step(input_gates: Tensor, state: State, weight: Tensor, bias: Tensor, activation: Callable) -> State:
+def elman_step(
+    input_gates: Tensor, state: State, weight: Tensor, bias: Tensor, activation: Callable
+) -> State:
     """h_t = f(W x_t + U h_{t-1} + b).
 
     Source: Elman 1990.
@@ -93,14 +96,17 @@ def gru_reset_before_step(input_gates: Tensor, state: State, weight: Tensor, bia
     hidden_reset, hidden_update = hidden_gates.chunk(2, dim=-1)
     reset = torch.sigmoid(input_reset + hidden_reset)
     update = torch.sigmoid(input_update + hidden_update)
-    candidate = torch.tanh(input_new + F.linear(reset * hidden, weight[2 * size :], bias[2 * size :]))
+    candidate = torch.tanh(
+        input_new + F.linear(reset * hidden, weight[2 * size :], bias[2 * size :])
+    )
     return ((1 - update) * candidate + update * hidden,)
 
 
 def lstm_step(input_gates: Tensor, state: State, weight: Tensor, bias: Tensor) -> State:
     """LSTM with forget gate.
 
-    i, f, o = sigma(W x + U h + b), g = tanh(W x + U h + b), c_t = f * c + i * g, h_t = o * tanh(c_t)
+    i, f, o = sigma(W x + U h + b), g = tanh(W x + U h + b), c_t = f * c + i * g, h_t = o *
+    tanh(c_t)
     Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000. Gates stacked i, f, g, o.
 
     Args:
@@ -120,7 +126,8 @@ def lstm_step(input_gates: Tensor, state: State, weight: Tensor, bias: Tensor) -
 
 
 class Cell(NamedTuple):
-    """A kind of recurrence: the torch module that holds its weights, one step, and the size of its state."""
+    """A kind of recurrence: the torch module that holds its weights, one step, and the size of its
+    state."""
 
     torch_layer: Callable[..., nn.RNNBase]
     step: Callable[[Tensor, State, Tensor, Tensor], State]
@@ -132,7 +139,9 @@ def find_cell(cell_type: str, *, gru_reset: str = "after", elman_activation: str
     """Return the cell of that name and variant."""
     cells = {
         ("elman", "after", "tanh"): Cell(nn.RNN, elman_tanh_step),
-        ("elman", "after", "relu"): Cell(lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k), elman_relu_step),
+        ("elman", "after", "relu"): Cell(
+            lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k), elman_relu_step
+        ),
         ("gru", "after", "tanh"): Cell(nn.GRU, gru_step),
         ("gru", "before", "tanh"): Cell(nn.GRU, gru_reset_before_step, has_kernel=False),
         ("lstm", "after", "tanh"): Cell(nn.LSTM, lstm_step, num_states=2),
@@ -143,7 +152,8 @@ def find_cell(cell_type: str, *, gru_reset: str = "after", elman_activation: str
 class RecurrentLayer(GradientCheckpointingLayer):
     """One recurrent layer over a batch of sequences, in one or both directions.
 
-    Weights lie in a torch module under torch's names, so they move to and from nn.RNN, nn.GRU, nn.LSTM as they are.
+    Weights lie in a torch module under torch's names, so they move to and from nn.RNN, nn.GRU,
+    nn.LSTM as they are.
 
     Args:
         input_size: width I of the input.
@@ -157,13 +167,21 @@ class RecurrentLayer(GradientCheckpointingLayer):
         self.cell = cell
         self.num_directions = 2 if bidirectional else 1
         self.rnn = cell.torch_layer(
-            input_size, hidden_size // self.num_directions, batch_first=True, bidirectional=bidirectional
+            input_size,
+            hidden_size // self.num_directions,
+            batch_first=True,
+            bidirectional=bidirectional,
         )
 
     def weights(self, direction: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return W (G, I), U (G, D), b (G), b' (G) of a direction, 0 forward and 1 backward."""
         suffix = "_reverse" if direction else ""
-        names = (f"weight_ih_l0{suffix}", f"weight_hh_l0{suffix}", f"bias_ih_l0{suffix}", f"bias_hh_l0{suffix}")
+        names = (
+            f"weight_ih_l0{suffix}",
+            f"weight_hh_l0{suffix}",
+            f"bias_ih_l0{suffix}",
+            f"bias_hh_l0{suffix}",
+        )
         return tuple(getattr(self.rnn, name) for name in names)
 
     def zero_state(self, inputs: Tensor) -> State:
@@ -189,7 +207,12 @@ class RecurrentLayer(GradientCheckpointingLayer):
         return self.cell.step(input_gates, state, recurrent_weight, recurrent_bias)
 
     def forward(
-        self, inputs: Tensor, state: State | None = None, *, lengths: Tensor | None = None, reference: bool = False
+        self,
+        inputs: Tensor,
+        state: State | None = None,
+        *,
+        lengths: Tensor | None = None,
+        reference: bool = False,
     ) -> tuple[Tensor, State]:
         """Run over whole sequences, padded on the right.
 
@@ -200,8 +223,8 @@ class RecurrentLayer(GradientCheckpointingLayer):
             reference: loop over time instead of calling the kernel.
 
         Returns:
-            Outputs (B, S, D), zero at padding, and the state after the last real token of each row (of each
-            direction's own reading order); a row without tokens keeps its first state.
+            Outputs (B, S, D), zero at padding, and the state after the last real token of each row
+            (of each direction's own reading order); a row without tokens keeps its first state.
         """
         inputs = inputs.to(self.rnn.weight_hh_l0.dtype)
         state = self.zero_state(inputs) if state is None else state
@@ -209,10 +232,12 @@ class RecurrentLayer(GradientCheckpointingLayer):
             return self._run_loop(inputs, state, lengths)
         return self._run_kernel(inputs, state, lengths)
 
-    def _run_loop(self, inputs: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
-        keep = None if lengths is None else keep_mask_from(lengths, inputs)         # (B, S)
+    def _run_loop(
+        self, inputs: Tensor, state: State, lengths: Tensor | None
+    ) -> tuple[Tensor, State]:
+        keep = None if lengths is None else keep_mask_from(lengths, inputs)  # (B, S)
         results = [self._run_direction(inputs, state, keep, d) for d in range(self.num_directions)]
-        outputs = torch.cat([outputs for outputs, _ in results], dim=-1)            # (B, S, D)
+        outputs = torch.cat([outputs for outputs, _ in results], dim=-1)  # (B, S, D)
         final = zip(*(final for _, final in results), strict=True)
         return outputs, tuple(torch.cat(parts, dim=-1) for parts in final)
 
@@ -220,7 +245,7 @@ class RecurrentLayer(GradientCheckpointingLayer):
         self, inputs: Tensor, state: State, keep: Tensor | None, direction: int
     ) -> tuple[Tensor, State]:
         input_weight, recurrent_weight, input_bias, recurrent_bias = self.weights(direction)
-        input_gates = F.linear(inputs, input_weight, input_bias)                    # (B, S, G)
+        input_gates = F.linear(inputs, input_weight, input_bias)  # (B, S, G)
         state = tuple(part.chunk(self.num_directions, dim=-1)[direction] for part in state)
         outputs: list[Tensor] = [inputs] * inputs.shape[1]
         positions = range(inputs.shape[1])
@@ -230,12 +255,16 @@ class RecurrentLayer(GradientCheckpointingLayer):
             outputs[t] = state[0] if keep is None else state[0] * keep[:, t, None]
         return torch.stack(outputs, dim=1), state
 
-    def _run_kernel(self, inputs: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
+    def _run_kernel(
+        self, inputs: Tensor, state: State, lengths: Tensor | None
+    ) -> tuple[Tensor, State]:
         first = self._to_torch_state(state)
         if lengths is None:
             outputs, final = self.rnn(inputs, first)
             return outputs, self._from_torch_state(final)
-        packed = pack_padded_sequence(inputs, lengths.clamp(min=1), batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(
+            inputs, lengths.clamp(min=1), batch_first=True, enforce_sorted=False
+        )
         packed, final = self.rnn(packed, first)
         outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=inputs.shape[1])
         final_state = self._from_torch_state(final)
@@ -252,7 +281,7 @@ class RecurrentLayer(GradientCheckpointingLayer):
             .transpose(0, 1)
             .contiguous()
             for part in state
-        )                                                                           # (directions, B, D) each
+        )  # (directions, B, D) each
         return parts if len(parts) > 1 else parts[0]
 
     def _from_torch_state(self, state: Tensor | State) -> State:
@@ -262,11 +291,14 @@ class RecurrentLayer(GradientCheckpointingLayer):
 
 def keep_rows(keep: Tensor, new_state: State, old_state: State) -> State:
     """Take the new state where `keep` (B) is True, the old one elsewhere."""
-    return tuple(torch.where(keep[:, None], new, old) for new, old in zip(new_state, old_state, strict=True))
+    return tuple(
+        torch.where(keep[:, None], new, old) for new, old in zip(new_state, old_state, strict=True)
+    )
 
 
 def keep_mask_from(lengths: Tensor, inputs: Tensor) -> Tensor:
-    """Return True at the first `lengths` positions of each row, (B, S), on the device of `inputs`."""
+    """Return True at the first `lengths` positions of each row, (B, S), on the device of
+    `inputs`."""
     positions = torch.arange(inputs.shape[1])
     return (positions[None, :] < lengths[:, None]).to(inputs.device)
 
@@ -292,7 +324,8 @@ def last_outputs(outputs: Tensor, lengths: Tensor | None, num_directions: int) -
 
 
 class SequenceLayout:
-    """Where the real tokens of a padded batch are, and the way to the order in which they are read and back.
+    """Where the real tokens of a padded batch are, and the way to the order in which they are read
+    and back.
 
     Args:
         attention_mask: 1 at real tokens, anywhere in the row, (B, S); None means no padding.
@@ -313,7 +346,7 @@ class SequenceLayout:
             if not keep.all():
                 self.keep_mask = attention_mask.bool()
                 self.lengths = lengths
-                order = torch.argsort(~keep, dim=1, stable=True)                    # real tokens first
+                order = torch.argsort(~keep, dim=1, stable=True)  # real tokens first
         if reverse:
             mirrored = lengths[:, None] - 1 - torch.arange(length)
             order = order.gather(1, torch.where(mirrored >= 0, mirrored, torch.arange(length)))
@@ -337,7 +370,8 @@ class SequenceLayout:
 class SequenceDropout(nn.Module):
     """Dropout on sequences of vectors, by element or with one mask per sequence.
 
-    Source: Srivastava et al. 2014; one mask per sequence: Gal and Ghahramani 2016, arXiv:1512.05287.
+    Source: Srivastava et al. 2014; one mask per sequence: Gal and Ghahramani 2016,
+    arXiv:1512.05287.
 
     Args:
         rate: probability of a zero.
@@ -357,7 +391,8 @@ class SequenceDropout(nn.Module):
         return inputs if mask is None else inputs * mask[:, None]
 
     def sequence_mask(self, like: Tensor) -> Tensor | None:
-        """Draw the scaled mask of a whole sequence, (B, D) as `like`; None where each step draws its own."""
+        """Draw the scaled mask of a whole sequence, (B, D) as `like`; None where each step draws
+        its own."""
         if not (self.variational and self.training and self.rate):
             return None
         return F.dropout(torch.ones_like(like), self.rate)
@@ -381,7 +416,8 @@ class PlainConnection(nn.Module):
 
 
 class ResidualConnection(PlainConnection):
-    """y = x + F(x). Source: He et al. 2016; between recurrent layers: Wu et al. 2016, section 3.1."""
+    """y = x + F(x). Source: He et al. 2016; between recurrent layers: Wu et al. 2016, section
+    3.1."""
 
     def forward(self, layer_input: Tensor, layer_output: Tensor) -> Tensor:
         """Join x and F(x), both (..., D)."""
@@ -429,7 +465,8 @@ CONNECTIONS = {
 
 
 class RecurrentStack(nn.Module):
-    """Recurrent layers on top of each other; layer i reads layer i-1, or all below with dense connections.
+    """Recurrent layers on top of each other; layer i reads layer i-1, or all below with dense
+    connections.
 
     Args:
         input_size: width of what the first layer reads.
@@ -437,7 +474,8 @@ class RecurrentStack(nn.Module):
         num_layers: L.
         cell: kind of recurrence, from `find_cell`.
         bidirectional: every layer reads in both directions.
-        connection: how a layer's input and output are joined, a key of `CONNECTIONS`; from the second layer on.
+        connection: how a layer's input and output are joined, a key of `CONNECTIONS`; from the
+            second layer on.
         dropout: rate on what every layer but the first reads.
         variational: one dropout mask per sequence.
     """
@@ -468,7 +506,9 @@ class RecurrentStack(nn.Module):
                     cell=cell,
                 )
             )
-        self.connections = nn.ModuleList(connection_class(hidden_size) for _ in range(num_layers - 1))
+        self.connections = nn.ModuleList(
+            connection_class(hidden_size) for _ in range(num_layers - 1)
+        )
         self.dropout = SequenceDropout(dropout, variational=variational)
 
     def _layer_input(self, below: list[Tensor]) -> Tensor:

@@ -1,7 +1,7 @@
 """Recurrent encoder-decoder with or without attention.
 
-Shapes: B batch, S source length, T target length, E embedding_size, C encoder_hidden_size, D hidden_size,
-V target vocabulary, L layers.
+Shapes: B batch, S source length, T target length, E embedding_size, C encoder_hidden_size, D
+hidden_size, V target vocabulary, L layers.
 """
 
 from typing import Any
@@ -38,7 +38,12 @@ from .layers_recurrent import (
     last_outputs,
 )
 from .outputs import RecurrentEncoderOutput
-from .pretrained_base import SeqModelsPreTrainedModel, check_mask, check_token_ids
+from .pretrained_base import (
+    SeqModelsPreTrainedModel,
+    TwoVocabulariesMixin,
+    check_mask,
+    check_token_ids,
+)
 
 
 class RnnSeq2SeqPreTrainedModel(SeqModelsPreTrainedModel):
@@ -57,7 +62,10 @@ class RnnSeq2SeqPreTrainedModel(SeqModelsPreTrainedModel):
     def dummy_inputs(self) -> dict[str, Tensor]:
         """Return the smallest batch that the model takes."""
         input_ids = torch.tensor([[0, 1], [1, 0]]) % self.config.vocab_size
-        return {"input_ids": input_ids, "decoder_input_ids": input_ids % self.config.target_vocab_size}
+        return {
+            "input_ids": input_ids,
+            "decoder_input_ids": input_ids % self.config.target_vocab_size,
+        }
 
 
 def make_stack(config: RnnSeq2SeqConfig, *, input_size: int, side: str) -> RecurrentStack:
@@ -67,7 +75,9 @@ def make_stack(config: RnnSeq2SeqConfig, *, input_size: int, side: str) -> Recur
         input_size=input_size,
         hidden_size=config.source_state_size if is_encoder else config.hidden_size,
         num_layers=config.num_encoder_layers if is_encoder else config.num_decoder_layers,
-        cell=find_cell(config.cell_type, gru_reset=config.gru_reset, elman_activation=config.elman_activation),
+        cell=find_cell(
+            config.cell_type, gru_reset=config.gru_reset, elman_activation=config.elman_activation
+        ),
         bidirectional=is_encoder and config.bidirectional_encoder,
         connection=config.layer_connection,
         dropout=config.hidden_dropout,
@@ -81,7 +91,9 @@ class RnnSeq2SeqEncoder(RnnSeq2SeqPreTrainedModel):
     def __init__(self, config: RnnSeq2SeqConfig):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
-        self.embedding_dropout = SequenceDropout(config.embedding_dropout, variational=config.variational_dropout)
+        self.embedding_dropout = SequenceDropout(
+            config.embedding_dropout, variational=config.variational_dropout
+        )
         self.stack = make_stack(config, input_size=config.embedding_size, side="encoder")
         self.post_init()
 
@@ -104,11 +116,12 @@ class RnnSeq2SeqEncoder(RnnSeq2SeqPreTrainedModel):
             output_hidden_states: return embeddings and the outputs of every layer.
 
         Returns:
-            Outputs (B, S, C), in the order of the input also when the source is read in reverse, and the last
-            state of every layer. A row without tokens gives zeros.
+            Outputs (B, S, C), in the order of the input also when the source is read in reverse,
+            and the last state of every layer. A row without tokens gives zeros.
 
         Raises:
-            ValueError: unless exactly one of `input_ids` and `inputs_embeds` is given, with a fitting mask.
+            ValueError: unless exactly one of `input_ids` and `inputs_embeds` is given, with a
+                fitting mask.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Pass exactly one of input_ids and inputs_embeds to the encoder.")
@@ -116,22 +129,28 @@ class RnnSeq2SeqEncoder(RnnSeq2SeqPreTrainedModel):
             check_token_ids("input_ids", input_ids, self.config.vocab_size)
             inputs_embeds = self.embed_tokens(input_ids)
         if attention_mask is not None:
-            check_mask("attention_mask", attention_mask, inputs_embeds.shape[:2], "the encoder input")
-        embedded = self.embedding_dropout(inputs_embeds)                            # (B, S, E)
+            check_mask(
+                "attention_mask", attention_mask, inputs_embeds.shape[:2], "the encoder input"
+            )
+        embedded = self.embedding_dropout(inputs_embeds)  # (B, S, E)
         layout = SequenceLayout(attention_mask, reverse=self.config.reverse_source, like=embedded)
         outputs, states = self.stack(
-            layout.arrange(embedded), lengths=layout.lengths, reference=self.config.implementation == "reference"
+            layout.arrange(embedded),
+            lengths=layout.lengths,
+            reference=self.config.implementation == "reference",
         )
         num_directions = 2 if self.config.bidirectional_encoder else 1
         final = [last_outputs(output, layout.lengths, num_directions) for output in outputs]
-        outputs = [layout.restore(output) for output in outputs]                    # (B, S, C) each
+        outputs = [layout.restore(output) for output in outputs]  # (B, S, C) each
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         return RecurrentEncoderOutput(
             last_hidden_state=outputs[-1],
             hidden_states=(embedded, *outputs) if output_hidden_states else None,
-            final_hidden_state=torch.stack(final, dim=1),                           # (B, L, C)
-            final_cell_state=torch.stack([s[1] for s in states], dim=1) if len(states[0]) > 1 else None,
+            final_hidden_state=torch.stack(final, dim=1),  # (B, L, C)
+            final_cell_state=torch.stack([s[1] for s in states], dim=1)
+            if len(states[0]) > 1
+            else None,
         )
 
 
@@ -148,7 +167,8 @@ class CopyBridge(nn.Module):
 
 
 class ProjectionBridge(nn.Module):
-    """Every decoder layer starts from the encoder's top layer, h^d_0 = tanh(W h^e_n), and c^d_0 = W' c^e_n for the LSTM.
+    """Every decoder layer starts from the encoder's top layer, h^d_0 = tanh(W h^e_n), and c^d_0 =
+    W' c^e_n for the LSTM.
 
     Source: Bahdanau et al. 2015, appendix A.2.2.
     """
@@ -158,7 +178,9 @@ class ProjectionBridge(nn.Module):
         self.num_layers = config.num_decoder_layers
         width = self.num_layers * config.hidden_size
         self.hidden_projection = nn.Linear(config.source_state_size, width)
-        self.cell_projection = nn.Linear(config.source_state_size, width) if config.cell_type == "lstm" else None
+        self.cell_projection = (
+            nn.Linear(config.source_state_size, width) if config.cell_type == "lstm" else None
+        )
 
     def forward(self, encoder_outputs: RecurrentEncoderOutput) -> list[State]:
         """Return the first state of every decoder layer."""
@@ -182,7 +204,9 @@ class ZeroBridge(nn.Module):
     def forward(self, encoder_outputs: RecurrentEncoderOutput) -> list[State]:
         """Return the first state of every decoder layer."""
         source = encoder_outputs.last_hidden_state
-        return [(source.new_zeros(source.shape[0], self.hidden_size),) * self.num_states] * self.num_layers
+        return [
+            (source.new_zeros(source.shape[0], self.hidden_size),) * self.num_states
+        ] * self.num_layers
 
 
 BRIDGES = {"copy": CopyBridge, "projection": ProjectionBridge, "zeros": ZeroBridge}
@@ -192,7 +216,9 @@ def make_decoder(config: RnnSeq2SeqConfig) -> RecurrentDecoder:
     """Return the recurrence that the config's attention options name, see layers_decoder.py."""
     embedding_size, state_size = config.embedding_size, config.hidden_size
     if config.attention_scorer is None:
-        stack = make_stack(config, input_size=embedding_size + config.source_state_size, side="decoder")
+        stack = make_stack(
+            config, input_size=embedding_size + config.source_state_size, side="decoder"
+        )
         return FixedContextDecoder(stack, embedding_size)
     attention = make_attention(
         scorer=config.attention_scorer,
@@ -202,7 +228,9 @@ def make_decoder(config: RnnSeq2SeqConfig) -> RecurrentDecoder:
         dropout=config.attention_dropout,
     )
     if config.attention_query == "previous":
-        stack = make_stack(config, input_size=embedding_size + attention.context_size, side="decoder")
+        stack = make_stack(
+            config, input_size=embedding_size + attention.context_size, side="decoder"
+        )
         return PreviousStateDecoder(stack, embedding_size, attention)
     fed_size = state_size if config.input_feeding else 0
     stack = make_stack(config, input_size=embedding_size + fed_size, side="decoder")
@@ -212,32 +240,47 @@ def make_decoder(config: RnnSeq2SeqConfig) -> RecurrentDecoder:
 
 
 class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
-    """Write the target: embeddings, a bridge from the encoder's last state, and one of three recurrences."""
+    """Write the target: embeddings, a bridge from the encoder's last state, and one of three
+    recurrences."""
 
     def __init__(self, config: RnnSeq2SeqConfig):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.target_vocab_size, config.embedding_size)
-        self.embedding_dropout = SequenceDropout(config.embedding_dropout, variational=config.variational_dropout)
+        self.embedding_dropout = SequenceDropout(
+            config.embedding_dropout, variational=config.variational_dropout
+        )
         self.bridge = BRIDGES[config.bridge](config)
         self.recurrence = make_decoder(config)
-        self.output_dropout = SequenceDropout(config.hidden_dropout, variational=config.variational_dropout)
+        self.output_dropout = SequenceDropout(
+            config.hidden_dropout, variational=config.variational_dropout
+        )
         self.post_init()
 
     def new_cache(self) -> RecurrentCache:
         """Return an empty cache with room for every carried state."""
         return RecurrentCache(self.config.num_decoder_layers + self.config.input_feeding)
 
-    def project_memory(self, encoder_outputs: RecurrentEncoderOutput) -> tuple[Tensor | None, Tensor | None]:
-        """Return keys and values of the source, computed once if the encoder output does not hold them yet."""
+    def project_memory(
+        self, encoder_outputs: RecurrentEncoderOutput
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return keys and values of the source, computed once if the encoder output does not hold
+        them yet."""
         if self.config.attention_scorer is None:
             return None, None
         if encoder_outputs.attention_keys is not None:
             return encoder_outputs.attention_keys, encoder_outputs.attention_values
         return self.recurrence.attention.project_memory(encoder_outputs.last_hidden_state)
 
-    def _source_memory(self, encoder_outputs: RecurrentEncoderOutput, mask: Tensor | None) -> SourceMemory:
+    def _source_memory(
+        self, encoder_outputs: RecurrentEncoderOutput, mask: Tensor | None
+    ) -> SourceMemory:
         if mask is not None:
-            check_mask("attention_mask", mask, encoder_outputs.last_hidden_state.shape[:2], "the encoder output")
+            check_mask(
+                "attention_mask",
+                mask,
+                encoder_outputs.last_hidden_state.shape[:2],
+                "the encoder output",
+            )
             mask = mask.bool()
         keys, values = self.project_memory(encoder_outputs)
         summary = None
@@ -245,13 +288,17 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             summary = encoder_outputs.final_hidden_state[:, -1]
         return SourceMemory(keys, values, mask, summary)
 
-    def _first_state(self, encoder_outputs: RecurrentEncoderOutput, cache: RecurrentCache | None) -> DecoderState:
+    def _first_state(
+        self, encoder_outputs: RecurrentEncoderOutput, cache: RecurrentCache | None
+    ) -> DecoderState:
         carried = None if cache is None else cache.get_states()
         if carried is not None:
             device = encoder_outputs.last_hidden_state.device
             carried = [tuple(part.to(device) for part in state) for state in carried]
             num_layers = self.config.num_decoder_layers
-            return DecoderState(carried[:num_layers], carried[num_layers][0] if self.config.input_feeding else None)
+            return DecoderState(
+                carried[:num_layers], carried[num_layers][0] if self.config.input_feeding else None
+            )
         layers = self.bridge(encoder_outputs)
         return DecoderState(layers, self.recurrence.first_fed(layers[-1][0]))
 
@@ -272,7 +319,8 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
 
         Args:
             input_ids: target ids, (B, T).
-            attention_mask: 1 at real target tokens, (B, T) or with the tokens of the cache in front; None is all.
+            attention_mask: 1 at real target tokens, (B, T) or with the tokens of the cache in
+                front; None is all.
             encoder_outputs: what the encoder returned.
             encoder_attention_mask: 1 at real source tokens, (B, S).
             past_key_values: states to continue from; None starts from the bridge.
@@ -288,7 +336,9 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             ValueError: if inputs are missing, doubled or do not fit.
         """
         if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Pass exactly one of decoder_input_ids and decoder_inputs_embeds to the decoder.")
+            raise ValueError(
+                "Pass exactly one of decoder_input_ids and decoder_inputs_embeds to the decoder."
+            )
         if inputs_embeds is None:
             check_token_ids("decoder_input_ids", input_ids, self.config.target_vocab_size)
             inputs_embeds = self.embed_tokens(input_ids)
@@ -296,29 +346,52 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             raise ValueError("The decoder needs encoder_outputs, got None.")
         if past_key_values is not None and not isinstance(past_key_values, RecurrentCache):
             raise ValueError(
-                f"past_key_values must be the RecurrentCache of an earlier call, got {type(past_key_values).__name__}."
+                f"past_key_values must be the RecurrentCache of an earlier call, got "
+                f"{type(past_key_values).__name__}."
             )
-        run = self._run(inputs_embeds, attention_mask, encoder_outputs, encoder_attention_mask, past_key_values)
-        return self._make_output(run, inputs_embeds, past_key_values, use_cache, output_attentions, output_hidden_states)
+        run = self._run(
+            inputs_embeds, attention_mask, encoder_outputs, encoder_attention_mask, past_key_values
+        )
+        return self._make_output(
+            run, inputs_embeds, past_key_values, use_cache, output_attentions, output_hidden_states
+        )
 
-    def _run(self, inputs_embeds, attention_mask, encoder_outputs, encoder_attention_mask, past_key_values):
+    def _run(
+        self,
+        inputs_embeds,
+        attention_mask,
+        encoder_outputs,
+        encoder_attention_mask,
+        past_key_values,
+    ):
         if attention_mask is not None and attention_mask.shape[-1] > inputs_embeds.shape[1]:
-            attention_mask = attention_mask[:, -inputs_embeds.shape[1] :]            # the cache's tokens are read
+            attention_mask = attention_mask[
+                :, -inputs_embeds.shape[1] :
+            ]  # the cache's tokens are read
         if attention_mask is not None:
-            check_mask("decoder_attention_mask", attention_mask, inputs_embeds.shape[:2], "the decoder input")
-        embedded = self.embedding_dropout(inputs_embeds)                             # (B, T, E)
+            check_mask(
+                "decoder_attention_mask",
+                attention_mask,
+                inputs_embeds.shape[:2],
+                "the decoder input",
+            )
+        embedded = self.embedding_dropout(inputs_embeds)  # (B, T, E)
         layout = SequenceLayout(attention_mask, reverse=False, like=embedded)
         run = self.recurrence(
             layout.arrange(embedded),
             self._first_state(encoder_outputs, past_key_values),
             self._source_memory(encoder_outputs, encoder_attention_mask),
-            keep_mask=None if layout.keep_mask is None else layout.arrange(layout.keep_mask[:, :, None])[:, :, 0],
+            keep_mask=None
+            if layout.keep_mask is None
+            else layout.arrange(layout.keep_mask[:, :, None])[:, :, 0],
             lengths=layout.lengths,
             reference=self.config.implementation == "reference",
         )
         weights = run.weights
         if weights is not None and layout.order is not None:
-            weights = layout.restore(weights.permute(0, 2, 1, 3).flatten(2)).unflatten(2, (weights.shape[1], -1))
+            weights = layout.restore(weights.permute(0, 2, 1, 3).flatten(2)).unflatten(
+                2, (weights.shape[1], -1)
+            )
             weights = weights.permute(0, 2, 1, 3)
         return run._replace(
             readout=layout.restore(run.readout),
@@ -326,7 +399,15 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             weights=weights,
         )
 
-    def _make_output(self, run, inputs_embeds, past_key_values, use_cache, output_attentions, output_hidden_states):
+    def _make_output(
+        self,
+        run,
+        inputs_embeds,
+        past_key_values,
+        use_cache,
+        output_attentions,
+        output_hidden_states,
+    ):
         use_cache = self.config.use_cache if use_cache is None else use_cache
         if output_attentions is None:
             output_attentions = self.config.output_attentions
@@ -334,18 +415,20 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             output_hidden_states = self.config.output_hidden_states
         if use_cache:
             past_key_values = self.new_cache() if past_key_values is None else past_key_values
-            carried = [*run.state.layers] + ([(run.state.fed,)] if run.state.fed is not None else [])
+            carried = [*run.state.layers] + (
+                [(run.state.fed,)] if run.state.fed is not None else []
+            )
             past_key_values.update_states(carried, inputs_embeds.shape[1])
         has_weights = output_attentions and run.weights is not None
         return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=self.output_dropout(run.readout),                      # (B, T, D)
+            last_hidden_state=self.output_dropout(run.readout),  # (B, T, D)
             past_key_values=past_key_values if use_cache else None,
             hidden_states=(inputs_embeds, *run.layer_outputs) if output_hidden_states else None,
             cross_attentions=(run.weights,) if has_weights else None,
         )
 
 
-class RnnSeq2SeqModel(RnnSeq2SeqPreTrainedModel):
+class RnnSeq2SeqModel(TwoVocabulariesMixin, RnnSeq2SeqPreTrainedModel):
     """The encoder-decoder without an output layer."""
 
     def __init__(self, config: RnnSeq2SeqConfig):
@@ -434,7 +517,8 @@ def as_encoder_output(encoder_outputs: Any, config: RnnSeq2SeqConfig) -> Recurre
     """Return what the user passed as `encoder_outputs` in the family's own class.
 
     Args:
-        encoder_outputs: a RecurrentEncoderOutput, or another output or mapping with fields of the same names.
+        encoder_outputs: a RecurrentEncoderOutput, or another output or mapping with fields of the
+            same names.
         config: tells whether the last states are needed.
 
     Returns:
@@ -447,21 +531,30 @@ def as_encoder_output(encoder_outputs: Any, config: RnnSeq2SeqConfig) -> Recurre
         if not hasattr(encoder_outputs, "items"):
             encoder_outputs = {"last_hidden_state": encoder_outputs[0]} if encoder_outputs else {}
         known = RecurrentEncoderOutput.__dataclass_fields__
-        encoder_outputs = RecurrentEncoderOutput(**{k: v for k, v in encoder_outputs.items() if k in known})
+        encoder_outputs = RecurrentEncoderOutput(
+            **{k: v for k, v in encoder_outputs.items() if k in known}
+        )
     if encoder_outputs.last_hidden_state is None:
-        raise ValueError("encoder_outputs must hold last_hidden_state. Pass what model.get_encoder() returned.")
+        raise ValueError(
+            "encoder_outputs must hold last_hidden_state. Pass what model.get_encoder() returned."
+        )
     needs_state = config.bridge != "zeros" or config.attention_scorer is None
     if needs_state and encoder_outputs.final_hidden_state is None:
         raise ValueError(
-            f"The decoder starts from the encoder's last state (bridge={config.bridge!r}, attention_scorer="
-            f"{config.attention_scorer!r}), but encoder_outputs has no final_hidden_state. Pass what "
+            f"The decoder starts from the encoder's last state (bridge={config.bridge!r}, "
+            f"attention_scorer="
+            f"{config.attention_scorer!r}), but encoder_outputs has no final_hidden_state. Pass "
+            f"what "
             "model.get_encoder()(..., return_dict=True) returned."
         )
     return encoder_outputs
 
 
-class RnnSeq2SeqForConditionalGeneration(RnnSeq2SeqPreTrainedModel, GenerationMixin):
-    """The encoder-decoder with an output layer: softmax over the target vocabulary, loss and generation."""
+class RnnSeq2SeqForConditionalGeneration(
+    TwoVocabulariesMixin, RnnSeq2SeqPreTrainedModel, GenerationMixin
+):
+    """The encoder-decoder with an output layer: softmax over the target vocabulary, loss and
+    generation."""
 
     def __init__(self, config: RnnSeq2SeqConfig):
         super().__init__(config)
@@ -487,7 +580,9 @@ class RnnSeq2SeqForConditionalGeneration(RnnSeq2SeqPreTrainedModel, GenerationMi
             Names of parameters, from this model.
         """
         inner = self.model.get_expanded_tied_weights_keys()
-        return {f"model.{tied}": f"model.{source}" for tied, source in inner.items()} | (self._tied_weights_keys or {})
+        return {f"model.{tied}": f"model.{source}" for tied, source in inner.items()} | (
+            self._tied_weights_keys or {}
+        )
 
     def get_output_embeddings(self) -> nn.Module:
         """Return the output layer."""
@@ -498,7 +593,8 @@ class RnnSeq2SeqForConditionalGeneration(RnnSeq2SeqPreTrainedModel, GenerationMi
         self.lm_head = new_embeddings
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Return what the decoder reads to predict `labels`: (B, T) shifted right behind the start token.
+        """Return what the decoder reads to predict `labels`: (B, T) shifted right behind the start
+        token.
 
         Args:
             labels: target ids, -100 where skipped, (B, T).
@@ -507,7 +603,11 @@ class RnnSeq2SeqForConditionalGeneration(RnnSeq2SeqPreTrainedModel, GenerationMi
             Decoder input ids, (B, T).
         """
         shifted = F.pad(labels[:, :-1], (1, 0), value=self.config.decoder_start_token_id)
-        filler = self.config.decoder_start_token_id if self.config.pad_token_id is None else self.config.pad_token_id
+        filler = (
+            self.config.decoder_start_token_id
+            if self.config.pad_token_id is None
+            else self.config.pad_token_id
+        )
         return shifted.masked_fill(shifted == IGNORED_LABEL, filler)
 
     @can_return_tuple
@@ -542,13 +642,15 @@ class RnnSeq2SeqForConditionalGeneration(RnnSeq2SeqPreTrainedModel, GenerationMi
             use_cache: return the decoder states; off while there are labels.
             output_attentions: return cross-attention weights, one tensor (B, 1 or heads, T, S).
             output_hidden_states: return embeddings and the outputs of every layer of both sides.
-            num_items_in_batch: targets that the loss is divided by, when the batch is one part of a larger one.
+            num_items_in_batch: targets that the loss is divided by, when the batch is one part of a
+                larger one.
 
         Returns:
             Loss in nats per target token (with labels), logits (B, T, V), and what was asked for.
 
         Raises:
-            ValueError: if inputs are missing, doubled, out of range or do not fit, or no label is left to predict.
+            ValueError: if inputs are missing, doubled, out of range or do not fit, or no label is
+                left to predict.
         """
         if labels is not None:
             check_token_ids("labels", labels, self.config.target_vocab_size, ignored=IGNORED_LABEL)
@@ -556,7 +658,10 @@ class RnnSeq2SeqForConditionalGeneration(RnnSeq2SeqPreTrainedModel, GenerationMi
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         if decoder_input_ids is None and decoder_inputs_embeds is None:
-            raise ValueError("Pass labels, decoder_input_ids or decoder_inputs_embeds: the decoder has nothing to read.")
+            raise ValueError(
+                "Pass labels, decoder_input_ids or decoder_inputs_embeds: the decoder has nothing "
+                "to read."
+            )
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -571,12 +676,15 @@ class RnnSeq2SeqForConditionalGeneration(RnnSeq2SeqPreTrainedModel, GenerationMi
             output_hidden_states=output_hidden_states,
             return_dict=True,
         )
-        logits = self.score_vocabulary(outputs.last_hidden_state)                    # (B, T, V)
+        logits = self.score_vocabulary(outputs.last_hidden_state)  # (B, T, V)
         loss = None
         if labels is not None:
             check_mask("labels", labels, logits.shape[:2], "the decoder input")
             loss = token_loss(
-                logits, labels, smoothing=self.config.label_smoothing, num_items_in_batch=num_items_in_batch
+                logits,
+                labels,
+                smoothing=self.config.label_smoothing,
+                num_items_in_batch=num_items_in_batch,
             )
         return Seq2SeqLMOutput(
             loss=loss,
@@ -596,22 +704,33 @@ class RnnSeq2SeqForConditionalGeneration(RnnSeq2SeqPreTrainedModel, GenerationMi
 
     # What generate() needs to know
 
-    def prepare_inputs_for_generation(self, *args, encoder_outputs=None, **kwargs) -> dict[str, Any]:
-        """Prepare one step of generate(); the keys of the source are projected once and kept beside its states."""
+    def prepare_inputs_for_generation(
+        self, *args, encoder_outputs=None, **kwargs
+    ) -> dict[str, Any]:
+        """Prepare one step of generate(); the keys of the source are projected once and kept beside
+        its states."""
         if encoder_outputs is not None:
             encoder_outputs = as_encoder_output(encoder_outputs, self.config)
             if encoder_outputs.attention_keys is None and self.config.attention_scorer is not None:
                 keys, values = self.model.decoder.project_memory(encoder_outputs)
-                encoder_outputs["attention_keys"], encoder_outputs["attention_values"] = keys, values
-        return super().prepare_inputs_for_generation(*args, encoder_outputs=encoder_outputs, **kwargs)
+                encoder_outputs["attention_keys"], encoder_outputs["attention_values"] = (
+                    keys,
+                    values,
+                )
+        return super().prepare_inputs_for_generation(
+            *args, encoder_outputs=encoder_outputs, **kwargs
+        )
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         if generation_config.cache_implementation not in (None, "dynamic"):
             raise ValueError(
-                f"cache_implementation={generation_config.cache_implementation!r} does not apply to a recurrent "
+                f"cache_implementation={generation_config.cache_implementation!r} does not apply "
+                f"to a recurrent "
                 "decoder: its cache is one state per layer whatever the length. Leave it unset."
             )
-        super_decides = model_kwargs.get("past_key_values") is not None or generation_config.use_cache is False
+        super_decides = (
+            model_kwargs.get("past_key_values") is not None or generation_config.use_cache is False
+        )
         if super_decides:
             super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
         else:

@@ -1,4 +1,5 @@
-"""What all families share beside their layers: initialisation, tying, and the checks of what a user passes."""
+"""What all families share beside their layers: initialisation, tying, and the checks of what a user
+passes."""
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +12,11 @@ NUM_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "GRU": 3, "LSTM": 4}
 class SeqModelsPreTrainedModel(PreTrainedModel):
     """Base of every model of the package.
 
-    Initialisation, each only where no weight was loaded: embeddings N(0, initializer_range); linear layers Xavier
-    uniform (Glorot and Bengio 2010) with zero bias; recurrent layers Xavier uniform from the input and orthogonal
-    (Saxe et al. 2014) between states, gate by gate, zero bias but 1 for the LSTM's forget gate (Jozefowicz et al.
-    2015). A module with `initialize_parameters` sets what differs.
+    Initialisation, each only where no weight was loaded: embeddings N(0, initializer_range); linear
+    layers Xavier uniform (Glorot and Bengio 2010) with zero bias; recurrent layers Xavier uniform
+    from the input and orthogonal (Saxe et al. 2014) between states, gate by gate, zero bias but 1
+    for the LSTM's forget gate (Jozefowicz et al. 2015). A module with `initialize_parameters` sets
+    what differs.
     """
 
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch
@@ -34,7 +36,8 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict:
         """Return {tied parameter: the parameter it follows} for every tie that the config asks for.
 
-        transformers drops all ties when `tie_word_embeddings` is False; a family here may tie more than that.
+        transformers drops all ties when `tie_word_embeddings` is False; a family here may tie more
+        than that.
 
         Args:
             all_submodels: also the ties of inner models.
@@ -45,6 +48,100 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
         if all_submodels:
             return super().get_expanded_tied_weights_keys(all_submodels=True)
         return dict(self._tied_weights_keys or {})
+
+
+class TwoVocabulariesMixin:
+    """Embeddings and scores of encoder-decoders whose source and target vocabularies may differ.
+
+    Both sides keep their table in `embed_tokens`. `config.decoder_vocab_size` None means one
+    vocabulary, whose tables are resized together; else `resize_token_embeddings` is for the source
+    alone.
+    """
+
+    def _resize_token_embeddings(self, new_num_tokens, pad_to_multiple_of=None, mean_resizing=True):
+        encoder = self.get_encoder()
+        encoder.embed_tokens = self._get_resized_embeddings(
+            encoder.embed_tokens, new_num_tokens, pad_to_multiple_of, mean_resizing
+        )
+        if self.config.decoder_vocab_size is None:
+            self._resize_target(encoder.embed_tokens.num_embeddings, mean_resizing)
+        return encoder.embed_tokens
+
+    def resize_decoder_token_embeddings(
+        self, new_num_tokens: int, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """Resize the target table and the output layer of a model with two vocabularies.
+
+        Args:
+            new_num_tokens: new size of the target vocabulary; tokens are added or dropped at the
+                end.
+            pad_to_multiple_of: round the size up to a multiple of this.
+            mean_resizing: draw new rows around the mean of the old ones.
+
+        Returns:
+            The target embedding table.
+
+        Raises:
+            ValueError: if the model has one vocabulary.
+        """
+        if self.config.decoder_vocab_size is None:
+            raise ValueError(
+                "resize_decoder_token_embeddings needs a target vocabulary of its own, but "
+                "decoder_vocab_size is None. "
+                "Call resize_token_embeddings, which resizes both sides."
+            )
+        if pad_to_multiple_of is not None:
+            new_num_tokens = -(-new_num_tokens // pad_to_multiple_of) * pad_to_multiple_of
+        self._resize_target(new_num_tokens, mean_resizing)
+        self.config.decoder_vocab_size = new_num_tokens
+        self.tie_weights()
+        return self.get_decoder().embed_tokens
+
+    def _resize_target(self, new_num_tokens: int, mean_resizing: bool):
+        decoder = self.get_decoder()
+        decoder.embed_tokens = self._get_resized_embeddings(
+            decoder.embed_tokens, new_num_tokens, mean_resizing=mean_resizing
+        )
+        if self.get_output_embeddings() is not None:
+            self.set_output_embeddings(
+                self._get_resized_lm_head(
+                    self.get_output_embeddings(), new_num_tokens, mean_resizing=mean_resizing
+                )
+            )
+
+    def compute_transition_scores(
+        self,
+        sequences: Tensor,
+        scores: tuple[Tensor, ...],
+        beam_indices: Tensor | None = None,
+        normalize_logits: bool = False,
+    ) -> Tensor:
+        """Return the score of every generated token, as GenerationMixin does, for any target
+        vocabulary.
+
+        transformers' own version counts with `config.vocab_size`, the source's.
+
+        Args:
+            sequences: what generate() returned, (rows, length).
+            scores: what generate() returned, one (rows or beams, V) per step.
+            beam_indices: what beam search returned, (rows, steps), -1 behind the end.
+            normalize_logits: take log-softmax of the scores first.
+
+        Returns:
+            Scores of the generated tokens, (rows, steps), zero behind the end of a beam.
+        """
+        stacked = torch.stack(scores, dim=1)  # (beams, steps, V)
+        if normalize_logits:
+            stacked = stacked.log_softmax(dim=-1)
+        if beam_indices is None:
+            beam_indices = torch.arange(stacked.shape[0], device=stacked.device)[:, None].expand(
+                -1, stacked.shape[1]
+            )
+        num_steps = int((beam_indices >= 0).sum(dim=1).max())
+        beam_indices = beam_indices[:, :num_steps]
+        tokens = sequences[:, sequences.shape[1] - num_steps :]
+        steps = torch.arange(num_steps, device=stacked.device)
+        return stacked[beam_indices.clamp(min=0), steps, tokens].masked_fill(beam_indices < 0, 0.0)
 
 
 def initialize_recurrent(module: nn.RNNBase):
@@ -78,7 +175,8 @@ def _orthogonal_(weight: Tensor):
 def check_token_ids(name: str, token_ids: Tensor, vocab_size: int, *, ignored: int | None = None):
     """Check on the CPU that every id has a row in the embedding table.
 
-    On an accelerator the look would wait for the device at every step; its own assertion speaks there.
+    On an accelerator the look would wait for the device at every step; its own assertion speaks
+    there.
 
     Args:
         name: argument to name in the message.
@@ -90,11 +188,18 @@ def check_token_ids(name: str, token_ids: Tensor, vocab_size: int, *, ignored: i
         ValueError: if the shape is not (B, T), the type not integer, or an id lies outside [0, V).
     """
     if token_ids.dim() != 2:
-        raise ValueError(f"{name} must have the shape (batch, length), got {tuple(token_ids.shape)}.")
+        raise ValueError(
+            f"{name} must have the shape (batch, length), got {tuple(token_ids.shape)}."
+        )
     if token_ids.shape[1] == 0:
-        raise ValueError(f"{name} must hold at least one position, got {tuple(token_ids.shape)}. Pad empty rows.")
+        raise ValueError(
+            f"{name} must hold at least one position, got {tuple(token_ids.shape)}. Pad empty rows."
+        )
     if token_ids.is_floating_point() or token_ids.dtype == torch.bool:
-        raise ValueError(f"{name} must hold integer ids, got {token_ids.dtype}. Pass the ids the tokenizer returned.")
+        raise ValueError(
+            f"{name} must hold integer ids, got {token_ids.dtype}. Pass the ids the tokenizer "
+            f"returned."
+        )
     if token_ids.device.type != "cpu" or token_ids.numel() == 0 or torch.compiler.is_compiling():
         return
     wrong = (token_ids < 0) | (token_ids >= vocab_size)
@@ -103,8 +208,10 @@ def check_token_ids(name: str, token_ids: Tensor, vocab_size: int, *, ignored: i
     if wrong.any():
         row, column = wrong.nonzero()[0].tolist()
         raise ValueError(
-            f"{name} must lie in [0, {vocab_size}), got {token_ids[row, column].item()} at row {row}, position "
-            f"{column}. Use the tokenizer that the model was trained with, or resize the embeddings."
+            f"{name} must lie in [0, {vocab_size}), got {token_ids[row, column].item()} at row "
+            f"{row}, position "
+            f"{column}. Use the tokenizer that the model was trained with, or resize the "
+            f"embeddings."
         )
 
 
