@@ -1,1 +1,39 @@
-"""Classic sequence models as first-class citizens of the Hugging Face ecosystem."""
+"""Classic sequence models as first-class citizens of the Hugging Face ecosystem.
+
+Importing the package registers its model families with the Auto classes of transformers, and does nothing
+else. What stands around the models loads on first use: `hf_seqmodels.data` (tokenizers, files, batches),
+`hf_seqmodels.evaluation` (metrics, decoding, n-best lists, alignments), `hf_seqmodels.analysis` (plots).
+"""
+
+from typing import TYPE_CHECKING
+
+from hf_seqmodels.auto_classes import auto_map_for, register
+from hf_seqmodels.lazy_exports import lazy_exports
+from hf_seqmodels.models.configuration_rnn_seq2seq import RnnSeq2SeqConfig
+from hf_seqmodels.models.modeling_rnn_seq2seq import (
+    RnnSeq2SeqForConditionalGeneration,
+    RnnSeq2SeqModel,
+)
+
+if TYPE_CHECKING:
+    from hf_seqmodels import analysis, data, evaluation
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "RnnSeq2SeqConfig",
+    "RnnSeq2SeqForConditionalGeneration",
+    "RnnSeq2SeqModel",
+    "__version__",
+    "analysis",
+    "auto_map_for",
+    "data",
+    "evaluation",
+    "register",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__, {"analysis": "analysis", "data": "data", "evaluation": "evaluation"}
+)
+
+register()

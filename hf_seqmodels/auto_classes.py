@@ -1,0 +1,124 @@
+"""THE table: which class answers to which Auto class, for every model family of the package.
+
+One row per family. The row drives what `import hf_seqmodels` registers, the `auto_map` of a checkpoint
+on the Hub, and the contract tests, which run once for every row. To add a family, add a row.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+
+from hf_seqmodels.models.configuration_rnn_seq2seq import RnnSeq2SeqConfig
+from hf_seqmodels.models.modeling_rnn_seq2seq import (
+    RnnSeq2SeqForConditionalGeneration,
+    RnnSeq2SeqModel,
+)
+
+CONTRACT = {
+    "round_trip": "config and weights come back from disk as they were, tied weights tied",
+    "padding": "padding never changes a real position, on the left or on the right",
+    "batch": "a row gives the same numbers alone and in a batch; no future token, no other row leaks in",
+    "cache": "cached and uncached logits agree, step by step and after a beam reorder",
+    "loss": "the loss is a plain loop over the targets, -100 skipped, num_items_in_batch honoured",
+    "gradients": "every parameter gets a finite gradient; checkpointing changes nothing; bfloat16 runs",
+    "training": "a seeded run repeats its stored losses; resuming equals never stopping",
+    "fast_form": "the fast form equals the reference form, values and gradients",
+    "conformance": "the test suites of transformers find no applicable failure",
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """One row of the table: a model family and what loads it.
+
+    Args:
+        config_class: settings of the family; its `model_type` names the family in checkpoints.
+        model_classes: {Auto class: model class that it loads for this config}.
+        unkept_promises: {line of CONTRACT that the family cannot keep: the reason}.
+
+    Raises:
+        ValueError: if `unkept_promises` names a line that the contract does not have, or gives no reason.
+    """
+
+    config_class: type[PreTrainedConfig]
+    model_classes: Mapping[type[Any], type[PreTrainedModel]]
+    unkept_promises: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self):
+        for line, reason in self.unkept_promises.items():
+            if line not in CONTRACT or not reason.strip():
+                raise ValueError(
+                    f"unkept_promises maps a line of the contract ({', '.join(CONTRACT)}) to a reason, "
+                    f"got {line!r}: {reason!r}. Name one of these lines and say why it cannot be kept."
+                )
+
+    @property
+    def model_type(self) -> str:
+        """Name of the family in config.json."""
+        return self.config_class.model_type
+
+    @property
+    def auto_map(self) -> dict[str, str]:
+        """{Auto class name: "module.Class"}, complete, as config.json holds it on the Hub."""
+        classes = {AutoConfig: self.config_class, **self.model_classes}
+        return {
+            auto_class.__name__: f"{loaded.__module__.rpartition('.')[2]}.{loaded.__name__}"
+            for auto_class, loaded in classes.items()
+        }
+
+
+FAMILIES = (
+    Family(
+        config_class=RnnSeq2SeqConfig,
+        model_classes={
+            AutoModel: RnnSeq2SeqModel,
+            AutoModelForSeq2SeqLM: RnnSeq2SeqForConditionalGeneration,
+        },
+    ),
+)
+
+
+def register() -> None:
+    """Make the Auto classes of transformers know every family; calling it again changes nothing.
+
+    Raises:
+        ValueError: if transformers itself has come to use one of our model types.
+    """
+    for family in FAMILIES:
+        AutoConfig.register(family.model_type, family.config_class)
+        for auto_class, model_class in family.model_classes.items():
+            auto_class.register(family.config_class, model_class)
+
+
+def auto_map_for(config: PreTrainedConfig | type[PreTrainedConfig]) -> dict[str, str]:
+    """Return the full `auto_map` of a family, for the config.json of a checkpoint that carries its code.
+
+    `register_for_auto_class` of transformers writes only the class that was saved, so that `AutoModel`
+    cannot load a checkpoint saved from a model with a head. This map names every class of the family.
+
+    Args:
+        config: a config class of the table, or an instance of one.
+
+    Returns:
+        {Auto class name: "module.Class"}, AutoConfig first; a new dictionary each time.
+
+    Raises:
+        ValueError: if the config belongs to no family of this package.
+    """
+    config_class = config if isinstance(config, type) else type(config)
+    for family in FAMILIES:
+        if config_class is family.config_class:
+            return family.auto_map
+    known = ", ".join(family.config_class.__name__ for family in FAMILIES)
+    raise ValueError(
+        f"auto_map_for needs a config of this package ({known}), got {config_class.__name__}. "
+        "Pass the config of one of these families, or add a row to hf_seqmodels/auto_classes.py."
+    )
