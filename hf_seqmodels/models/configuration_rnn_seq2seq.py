@@ -55,8 +55,8 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
         attention_dropout: rate on attention weights.
         variational_dropout: embedding and hidden dropout keep one mask per sequence (Gal and
             Ghahramani 2016).
-        label_smoothing: probability mass spread evenly over the target vocabulary in the training
-            loss.
+        label_smoothing: probability mass spread evenly over the target vocabulary in the loss in
+            training mode; the loss in evaluation mode is never smoothed.
         max_position_embeddings: longest length that tools should plan for, in tokens; the model has
             no limit.
         initializer_range: standard deviation of the embedding tables at initialisation.

@@ -647,6 +647,8 @@ class RnnSeq2SeqForConditionalGeneration(
 
         Returns:
             Loss in nats per target token (with labels), logits (B, T, V), and what was asked for.
+            The loss is smoothed in training mode only, so that exp(loss) of an evaluation is a
+            perplexity.
 
         Raises:
             ValueError: if inputs are missing, doubled, out of range or do not fit, or no label is
@@ -660,7 +662,9 @@ class RnnSeq2SeqForConditionalGeneration(
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             raise ValueError(
                 "Pass labels, decoder_input_ids or decoder_inputs_embeds: the decoder has nothing "
-                "to read."
+                "to read. (Trainer's label_smoothing_factor takes labels away: set "
+                "label_smoothing in "
+                "the config instead, or let the collator make decoder_input_ids.)"
             )
         outputs = self.model(
             input_ids=input_ids,
@@ -683,7 +687,7 @@ class RnnSeq2SeqForConditionalGeneration(
             loss = token_loss(
                 logits,
                 labels,
-                smoothing=self.config.label_smoothing,
+                smoothing=self.config.label_smoothing if self.training else 0.0,
                 num_items_in_batch=num_items_in_batch,
             )
         return Seq2SeqLMOutput(
