@@ -1,7 +1,7 @@
 """THE table: which class answers to which Auto class, for every model family of the package.
 
-One row per family. The row drives what `import hf_seqmodels` registers, the `auto_map` of a checkpoint
-on the Hub, and the contract tests, which run once for every row. To add a family, add a row.
+One row per family. The row drives what `import hf_seqmodels` registers, the `auto_map` of a
+checkpoint on the Hub, and the contract tests, which run once for every row.
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ from hf_seqmodels.models.modeling_rnn_seq2seq import (
 CONTRACT = {
     "round_trip": "config and weights come back from disk as they were, tied weights tied",
     "padding": "padding never changes a real position, on the left or on the right",
-    "batch": "a row gives the same numbers alone and in a batch; no future token, no other row leaks in",
+    "batch": "a row gives the same numbers alone and in a batch; no later token leaks in",
     "cache": "cached and uncached logits agree, step by step and after a beam reorder",
     "loss": "the loss is a plain loop over the targets, -100 skipped, num_items_in_batch honoured",
-    "gradients": "every parameter gets a finite gradient; checkpointing changes nothing; bfloat16 runs",
+    "gradients": "every parameter gets a finite gradient, also checkpointed; bfloat16 runs",
     "training": "a seeded run repeats its stored losses; resuming equals never stopping",
     "fast_form": "the fast form equals the reference form, values and gradients",
     "conformance": "the test suites of transformers find no applicable failure",
@@ -45,7 +45,7 @@ class Family:
         unkept_promises: {line of CONTRACT that the family cannot keep: the reason}.
 
     Raises:
-        ValueError: if `unkept_promises` names a line that the contract does not have, or gives no reason.
+        ValueError: if `unkept_promises` names a line that CONTRACT does not have, or no reason.
     """
 
     config_class: type[PreTrainedConfig]
@@ -56,8 +56,8 @@ class Family:
         for line, reason in self.unkept_promises.items():
             if line not in CONTRACT or not reason.strip():
                 raise ValueError(
-                    f"unkept_promises maps a line of the contract ({', '.join(CONTRACT)}) to a reason, "
-                    f"got {line!r}: {reason!r}. Name one of these lines and say why it cannot be kept."
+                    f"unkept_promises maps a line of CONTRACT ({', '.join(CONTRACT)}) to a "
+                    f"reason, got {line!r}: {reason!r}. Name one of these lines and say why."
                 )
 
     @property
@@ -99,10 +99,10 @@ def register() -> None:
 
 
 def auto_map_for(config: PreTrainedConfig | type[PreTrainedConfig]) -> dict[str, str]:
-    """Return the full `auto_map` of a family, for the config.json of a checkpoint that carries its code.
+    """Return the full `auto_map` of a family, for a checkpoint that carries its own code.
 
-    `register_for_auto_class` of transformers writes only the class that was saved, so that `AutoModel`
-    cannot load a checkpoint saved from a model with a head. This map names every class of the family.
+    `register_for_auto_class` of transformers writes only the class that was saved, so that
+    `AutoModel` cannot load what a model with a head has saved. This map names every class.
 
     Args:
         config: a config class of the table, or an instance of one.

@@ -10,7 +10,7 @@ def lazy_exports(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Make the `__getattr__` and `__dir__` of a package whose public names load on first use.
 
-    Put `__getattr__, __dir__ = lazy_exports(__name__, {"n_best": "n_best_lists"})` into the package's
+    Put `__getattr__, __dir__ = lazy_exports(__name__, {"n_best": "n_best_lists"})` into the
     `__init__.py`, beside the same imports under `TYPE_CHECKING` for editors and type checkers.
 
     Args:

@@ -1,0 +1,43 @@
+# Every target sets up what it needs: Python, pip and make are enough to begin with.
+#   make demo                                     learn to write dates, on the generator of the package
+#   make demo TRAIN=my.tsv TEST=my_test.tsv       the same on pairs of your own
+#   make test PYTHON=python3.12                   another interpreter for a new environment
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /: /'
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo 'Python 3.10 or newer is needed: make PYTHON=/path/to/python3.12 ...' >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $(READY)
+
+demo: $(READY)  ## train a small attention model and show what it learned; TRAIN= TEST= for your own pairs
+	$(BIN)/python training/demo.py $(if $(TRAIN),--train_file '$(TRAIN)') $(if $(TEST),--test_file '$(TEST)')
+
+test: $(READY)  ## run every test, on two processes of one thread each; WORKERS= for more
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(READY)  ## check style, format, types, docstrings and spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/pydoclint --quiet hf_seqmodels training
+	$(BIN)/codespell
+
+bench: $(READY)  ## measure; each file in benchmarks/ says what
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+clean:  ## remove the environment and what the tools leave behind
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
