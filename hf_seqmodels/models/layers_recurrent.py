@@ -209,8 +209,7 @@ class RecurrentLayer(GradientCheckpointingLayer):
     def forward(
         self,
         inputs: Tensor,
-        state: State | None = None,
-        *,
+        *state: Tensor,
         lengths: Tensor | None = None,
         reference: bool = False,
     ) -> tuple[Tensor, State]:
@@ -218,7 +217,8 @@ class RecurrentLayer(GradientCheckpointingLayer):
 
         Args:
             inputs: (B, S, I).
-            state: state before the first token, both directions side by side; None is zeros.
+            *state: state before the first token, both directions side by side; none is zeros. One
+                argument per vector, since reentrant checkpointing does not look into tuples.
             lengths: real tokens per row, (B) on the CPU, zero allowed; None means no padding.
             reference: loop over time instead of calling the kernel.
 
@@ -227,7 +227,7 @@ class RecurrentLayer(GradientCheckpointingLayer):
             (of each direction's own reading order); a row without tokens keeps its first state.
         """
         inputs = inputs.to(self.rnn.weight_hh_l0.dtype)
-        state = self.zero_state(inputs) if state is None else state
+        state = state or self.zero_state(inputs)
         if reference or not self.cell.has_kernel:
             return self._run_loop(inputs, state, lengths)
         return self._run_kernel(inputs, state, lengths)
@@ -538,8 +538,8 @@ class RecurrentStack(nn.Module):
             layer_input = self._layer_input(below)
             if index:
                 layer_input = self.dropout(layer_input)
-            state = None if states is None else states[index]
-            output, final_state = layer(layer_input, state, lengths=lengths, reference=reference)
+            state = () if states is None else states[index]
+            output, final_state = layer(layer_input, *state, lengths=lengths, reference=reference)
             if index:
                 output = self.connections[index - 1](layer_input, output)
             below.append(output)
