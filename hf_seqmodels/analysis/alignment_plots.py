@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from hf_seqmodels.evaluation import Alignment
 
 
-def plot_alignment(alignment: "Alignment", path: str | PathLike, *, title: str | None = None) -> None:
+def plot_alignment(
+    alignment: "Alignment", path: str | PathLike, *, title: str | None = None
+) -> None:
     """Draw one alignment as a heat map and save it at `path`."""
     raise NotImplementedError
 

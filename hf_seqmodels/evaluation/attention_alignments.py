@@ -1,23 +1,28 @@
-"""Cross-attention of each output token over the source tokens."""
+"""Cross-attention of each output token over the source tokens.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+Shapes: B batch, S source length, T target length, L layers, H heads.
+"""
 
-import numpy as np
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
+from torch import Tensor
+from transformers import PreTrainedModel
 
-@dataclass(frozen=True)
-class Alignment:
-    """Attention of the target tokens over the source tokens."""
-
-    source_tokens: list[str]
-    target_tokens: list[str]
-    weights: np.ndarray
-
-    def to_pharaoh(self, *, threshold: float | None = None) -> str:
-        """Return the links as `i-j` pairs, source-target, counted from zero."""
-        raise NotImplementedError
+from hf_seqmodels.evaluation.alignment import Alignment, readable_tokens
+from hf_seqmodels.evaluation.decoding import generate_rows
+from hf_seqmodels.evaluation.model_inputs import (
+    SourceBatch,
+    check_generate_arguments,
+    check_model,
+    check_texts_to_encode,
+    evaluation_mode,
+    pad_id_of,
+    source_batches,
+    target_side,
+)
+from hf_seqmodels.evaluation.target_scoring import check_pairs, forced_pass, start_prompts
 
 
 def alignments(
@@ -27,8 +32,8 @@ def alignments(
     targets: Sequence[str | Sequence[int]] | None = None,
     *,
     num_beams: int = 1,
-    layer: int | str = -1,
-    head: int | str = "mean",
+    layer: int | Literal["mean"] = -1,
+    head: int | Literal["mean"] = "mean",
     batch_size: int = 16,
     max_new_tokens: int | None = None,
     max_source_length: int | None = None,
@@ -36,5 +41,191 @@ def alignments(
     device: Any = None,
     **generate_kwargs: Any,
 ) -> list[Alignment]:
-    """Return the alignment of every source with its output (or with the given target)."""
-    raise NotImplementedError
+    """Return, for every source, the attention of each output token over the source tokens.
+
+    The outputs are those of generate() (the winning beam) or the given targets. The weights come
+    from one forced pass over them: row t is the attention with which token t was predicted, as
+    along the winning beam. All tokens take part, the end tokens included; padding does not. By
+    default the weights are the mean over the heads of the last decoder layer; each row is a
+    distribution over the source.
+
+    A model whose attention implementation does not return weights is switched to "eager" for the
+    pass.
+
+    Args:
+        model: any encoder-decoder with generate() and cross-attention.
+        tokenizer: its tokenizer, or a pair of tokenizers (`Seq2SeqTokenizer`).
+        sources: the source texts.
+        targets: one target per source, a text or token ids; None decodes.
+        num_beams: width of the beam when decoding.
+        layer: decoder layer, counted from 0 or from the end, or "mean" over all.
+        head: attention head, counted from 0 or from the end, or "mean" over all.
+        batch_size: sources per batch.
+        max_new_tokens: longest output in tokens, the end token included; None takes the limit of
+            the model's generation_config.
+        max_source_length: longest source in tokens; the rest is cut off. None keeps everything.
+        progress: whether to show a progress bar.
+        device: where to compute, for instance "cuda"; None computes where the model is.
+        **generate_kwargs: passed on to generate().
+
+    Returns:
+        One alignment per source, in the order given.
+
+    Raises:
+        ValueError: if the model has no cross-attention or not the layer or head asked for, the
+            inputs do not fit together, or an argument cannot be passed on.
+    """
+    token_rows: list[list[int]] | None = None
+    if targets is None:
+        sources = check_texts_to_encode("sources", sources)
+        check_model(model)
+        check_generate_arguments(
+            generate_kwargs, refused={"num_return_sequences": "each source has one alignment"}
+        )
+        generate_kwargs |= {"num_beams": num_beams, "max_new_tokens": max_new_tokens}
+    else:
+        sources, token_rows = check_pairs(model, tokenizer, sources, targets)
+        if generate_kwargs:
+            raise ValueError(
+                "With targets nothing is generated, so "
+                f"{next(iter(generate_kwargs))} has no effect. Leave out the one or the other."
+            )
+    results: list[Any] = [None] * len(sources)
+    with evaluation_mode(model, device) as place:
+        for batch in source_batches(
+            tokenizer,
+            sources,
+            batch_size=batch_size,
+            max_source_length=max_source_length,
+            device=place,
+            progress=progress,
+            task="Aligning",
+        ):
+            inputs = batch.select(range(len(batch.positions)))
+            if token_rows is None:
+                found = generate_rows(model, inputs, num_return_sequences=1, **generate_kwargs)
+                prompts, rows = found.prompts, found.token_ids
+            else:
+                prompts = start_prompts(model, len(batch.positions), place)
+                rows = [token_rows[position] for position in batch.positions]
+            pad_id = pad_id_of(target_side(tokenizer))
+            weights = cross_attention(model, inputs, prompts, rows, pad_id, layer=layer, head=head)
+            for position, row in zip(
+                batch.positions, _cut_rows(tokenizer, batch, rows, weights), strict=True
+            ):
+                results[position] = row
+    return results
+
+
+def _cut_rows(
+    tokenizer: Any, batch: SourceBatch, token_rows: Sequence[Sequence[int]], weights: Tensor
+) -> Iterator[Alignment]:
+    """Yield the alignment of every row of a batch, without its padding."""
+    target_tokenizer = target_side(tokenizer)
+    source_special, target_special = (
+        set(tokenizer.all_special_ids),
+        set(target_tokenizer.all_special_ids),
+    )
+    for index, row in enumerate(token_rows):
+        real = batch.attention_mask[index].bool()
+        source_ids = batch.input_ids[index][real].tolist()
+        yield Alignment(
+            source_tokens=readable_tokens(tokenizer, source_ids),
+            target_tokens=readable_tokens(target_tokenizer, row),
+            weights=weights[index, : len(row)][:, real].float().cpu().numpy(),
+            source_is_special=[token in source_special for token in source_ids],
+            target_is_special=[token in target_special for token in row],
+        )
+
+
+def cross_attention(
+    model: Any,
+    inputs: dict[str, Tensor],
+    prompts: Tensor,
+    token_rows: Sequence[Sequence[int]],
+    pad_id: int,
+    *,
+    layer: int | Literal["mean"],
+    head: int | Literal["mean"],
+) -> Tensor:
+    """Return the cross-attention of a forced pass over given targets.
+
+    Args:
+        model: any encoder-decoder.
+        inputs: source ids and mask, (B, S).
+        prompts: what the decoder starts from, (B, P).
+        token_rows: target token ids, B rows of any lengths.
+        pad_id: id that fills rows up.
+        layer: decoder layer or "mean".
+        head: attention head or "mean".
+
+    Returns:
+        Weights (B, T, S).
+
+    Raises:
+        ValueError: if the model returns no weights, or has no such layer or head.
+    """
+    with eager_attention(model):
+        outputs, targets = forced_pass(
+            model, inputs, prompts, token_rows, pad_id, output_attentions=True
+        )
+    layers = [weights for weights in outputs.get("cross_attentions") or () if weights is not None]
+    if not layers:
+        raise ValueError(
+            f"alignments() needs cross-attention weights, but {type(model).__name__} returned "
+            "none. Models without attention (attention_scorer=None) have no alignment."
+        )
+    num_tokens, source_length = targets.shape[1], inputs["input_ids"].shape[1]
+    chosen = [layers[_check_index("layer", layer, len(layers))]] if layer != "mean" else layers
+    weights = sum(_choose_head(tensor, head) for tensor in chosen) / len(
+        chosen
+    )  # (B, P - 1 + T, S)
+    if weights.shape[-1] != source_length:
+        raise ValueError(
+            f"{type(model).__name__} attends to {weights.shape[-1]} positions for {source_length} "
+            "source tokens, so its weights cannot be laid over the tokens."
+        )
+    return weights[:, weights.shape[1] - num_tokens :]
+
+
+def _choose_head(weights: Tensor, head: int | Literal["mean"]) -> Tensor:
+    """Return one head, or the mean over the heads: (B, H, T, S) -> (B, T, S)."""
+    if head == "mean":
+        return weights.mean(dim=1)
+    return weights[:, _check_index("head", head, weights.shape[1])]
+
+
+def _check_index(name: str, index: int | str, count: int) -> int:
+    """Return the index of a layer or head, or refuse it."""
+    if not isinstance(index, int) or not -count <= index < count:
+        raise ValueError(
+            f"{name} must be an index from {-count} to {count - 1} or 'mean', got {index!r}: "
+            f"the model has {count}."
+        )
+    return index
+
+
+@contextmanager
+def eager_attention(model: Any) -> Iterator[None]:
+    """Switch the model to the attention implementation that returns weights, for a while.
+
+    Args:
+        model: a model of transformers.
+
+    Yields:
+        Nothing.
+    """
+    configs = {
+        id(module.config): module.config
+        for module in model.modules()
+        if isinstance(module, PreTrainedModel)
+    }
+    before = [(config, config._attn_implementation) for config in configs.values()]
+    if any(implementation not in (None, "eager") for _, implementation in before):
+        model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        # Outer configs come first and set their inner ones, which then get their own value back.
+        for config, implementation in before:
+            config._attn_implementation = implementation

@@ -1,6 +1,5 @@
 """Find and load the metrics of the package; nothing here touches a network or a hub."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,8 @@ METRIC_NAMES = ("bleu", "chrf", "exact_match", "error_rate", "wer", "cer", "per"
 def metric_path(name: str) -> Path:
     """Return the folder of a metric, to be given to `evaluate.load(str(path))`.
 
-    `evaluate` copies the script from there into its own cache (`HF_MODULES_CACHE`), so the folder may be
-    read-only; `load_metric` does the same without that copy.
+    `evaluate` copies the script from there into its own cache (`HF_MODULES_CACHE`), so the folder
+    may be read-only; `load_metric` gives the same metric without that copy.
 
     Args:
         name: one of `METRIC_NAMES`.
@@ -36,10 +35,9 @@ def metric_path(name: str) -> Path:
 def load_metric(name: str, **module_kwargs: Any) -> "evaluate.Metric":
     """Return a metric of the package as an `evaluate` module.
 
-    The class is imported from the installed package, without a copy in a cache, and the texts are held in
-    memory: nothing is read from or written to a shared folder while scoring, so any number of processes
-    may score at once. All scores are percentages (0 to 100). References are one text per prediction, or a
-    list of texts per prediction, of any count of at least one.
+    The class is imported from the installed package, without a copy in a cache, and the texts are
+    held in memory, so that any number of processes may score at once. All scores are percentages
+    (0 to 100). References are one text per prediction, or a list of at least one per prediction.
 
     | name | score | result key |
     |---|---|---|
@@ -49,8 +47,8 @@ def load_metric(name: str, **module_kwargs: Any) -> "evaluate.Metric":
     | error_rate | edits per reference unit; `unit="word"` or `"character"` | error_rate |
     | wer, cer, per | the same for words, characters, phones (separated by blanks) | wer, cer, per |
 
-    The four error rates also give `item_error_rate`, the share of items with any error: where an item is
-    one word to be pronounced, that is the number published as "WER" of grapheme-to-phoneme conversion.
+    The error rates also give `item_error_rate`, the share of items with any error: where an item is
+    one word to be pronounced, that is what papers on grapheme-to-phoneme conversion call "WER".
 
     Args:
         name: one of `METRIC_NAMES`.
@@ -66,7 +64,9 @@ def load_metric(name: str, **module_kwargs: Any) -> "evaluate.Metric":
     """
     metric_path(name)  # refuses unknown names
     try:
-        module = import_module(f"hf_seqmodels.evaluation.metrics.{name}.{name}")
+        from evaluate.loading import import_main_class
+
+        metric_class = import_main_class(f"hf_seqmodels.evaluation.metrics.{name}.{name}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("hf_seqmodels"):
             raise
@@ -75,4 +75,4 @@ def load_metric(name: str, **module_kwargs: Any) -> "evaluate.Metric":
             "Install it with: pip install 'hf_seqmodels[train]'"
         ) from error
     module_kwargs.setdefault("keep_in_memory", module_kwargs.get("num_process", 1) == 1)
-    return module.METRIC(**module_kwargs)
+    return metric_class(**module_kwargs)

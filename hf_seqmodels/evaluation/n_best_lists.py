@@ -4,10 +4,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hf_seqmodels.evaluation.decoding import generate_rows
+from hf_seqmodels.evaluation.model_inputs import (
+    SourceBatch,
+    check_generate_arguments,
+    check_model,
+    check_texts_to_encode,
+    evaluation_mode,
+    pad_id_of,
+    source_batches,
+    target_side,
+)
+from hf_seqmodels.evaluation.target_scoring import score_rows
+
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output of the model for one source."""
+    """One output of the model for one source.
+
+    Args:
+        text: the output without special tokens.
+        token_ids: what was generated, up to and including the end token if one was reached.
+        log_probability: log p(token_ids | source) in nats, the sum over its tokens.
+        score: log_probability / len(token_ids) ** length_penalty, the number that beam search ranks
+            by.
+        token_log_probabilities: log p(token | tokens before it, source) in nats, one per token.
+    """
 
     text: str
     token_ids: list[int]
@@ -31,5 +53,128 @@ def n_best(
     device: Any = None,
     **generate_kwargs: Any,
 ) -> list[list[Hypothesis]]:
-    """Return the best hypotheses of every source, best first."""
-    raise NotImplementedError
+    """Return the best hypotheses of every source, the highest score first.
+
+    Hypotheses are found by generate() and then scored by one forced pass over them, so every number
+    is that of the model's own distribution: equal to `score_targets` on the same token ids. For
+    plain beam search `score` equals generate's `sequences_scores`; with arguments that bend the
+    distribution (forced tokens, a repetition penalty, temperature, top-k, ...) the search follows
+    the bent one and the numbers here stay the model's own.
+
+    Sampling: with `do_sample=True, num_beams=1` the outputs are independent draws, so one may come
+        twice.
+    Beam search finds fewer than asked for only where no more exist (few tokens allowed, one token
+    long): then the list is shorter.
+
+    Memory: the search keeps batch_size x num_beams x target vocabulary scores per step.
+
+    Args:
+        model: any encoder-decoder with generate().
+        tokenizer: its tokenizer, or a pair of tokenizers (`Seq2SeqTokenizer`).
+        sources: the texts.
+        num_beams: width of the beam; 1 with `do_sample=True` samples.
+        num_return_sequences: hypotheses per source; None means `num_beams`. Without sampling at
+            most `num_beams`.
+        length_penalty: exponent of the length in `score`; above 0 favours long outputs.
+        batch_size: sources per batch.
+        max_new_tokens: longest output in tokens, the end token included; None takes the limit of
+            the model's generation_config.
+        max_source_length: longest source in tokens; the rest is cut off. None keeps everything.
+        progress: whether to show a progress bar.
+        device: where to compute, for instance "cuda"; None computes where the model is.
+        **generate_kwargs: passed on to generate(), for instance early_stopping, do_sample, top_p.
+
+    Returns:
+        One list per source, in the order of the sources.
+
+    Raises:
+        ValueError: if more hypotheses are asked for than beams, sources are not texts, the
+            tokenizer cannot pad, the model is no encoder-decoder, or an argument cannot be passed
+            on.
+    """
+    sources = check_texts_to_encode("sources", sources)
+    check_model(model)
+    check_generate_arguments(generate_kwargs, refused={})
+    num_return_sequences = num_beams if num_return_sequences is None else num_return_sequences
+    samples = generate_kwargs.get("do_sample", model.generation_config.do_sample)
+    if num_return_sequences > num_beams and not (samples and num_beams == 1):
+        raise ValueError(
+            f"num_return_sequences must be at most num_beams={num_beams}, got "
+            f"{num_return_sequences}. Raise num_beams, or sample with do_sample=True, num_beams=1."
+        )
+    lists: list[list[Hypothesis]] = [[] for _ in sources]
+    with evaluation_mode(model, device) as place:
+        for batch in source_batches(
+            tokenizer,
+            sources,
+            batch_size=batch_size,
+            max_source_length=max_source_length,
+            device=place,
+            progress=progress,
+            task="Searching",
+        ):
+            hypotheses = _search(
+                model,
+                tokenizer,
+                batch,
+                length_penalty=length_penalty,
+                max_new_tokens=max_new_tokens,
+                num_beams=num_beams,
+                num_return_sequences=num_return_sequences,
+                **generate_kwargs,
+            )
+            for position, found in zip(batch.positions, hypotheses, strict=True):
+                lists[position] = found
+    return lists
+
+
+def _search(
+    model: Any,
+    tokenizer: Any,
+    batch: SourceBatch,
+    *,
+    length_penalty: float,
+    num_return_sequences: int,
+    num_beams: int,
+    **generate_kwargs: Any,
+) -> list[list[Hypothesis]]:
+    """Search and score the hypotheses of one batch."""
+    num_sources = len(batch.positions)
+    if num_beams > 1:  # generate() warns about settings of beam search where there is none
+        generate_kwargs["length_penalty"] = length_penalty
+    found = generate_rows(
+        model,
+        batch.select(range(num_sources)),
+        num_beams=num_beams,
+        num_return_sequences=num_return_sequences,
+        keep_scores=num_beams > 1,
+        **generate_kwargs,
+    )
+    kept = [row for row, possible in enumerate(found.is_possible) if possible]
+    lists: list[list[Hypothesis]] = [[] for _ in range(num_sources)]
+    pad_id = pad_id_of(target_side(tokenizer))
+    for start in range(0, len(kept), num_sources):  # as many rows at once as the user asked for
+        rows = kept[start : start + num_sources]
+        sources = [row // num_return_sequences for row in rows]
+        scores = score_rows(
+            model,
+            batch.select(sources),
+            found.prompts[rows],
+            [found.token_ids[row] for row in rows],
+            pad_id,
+        )
+        texts = target_side(tokenizer).batch_decode(
+            [score.token_ids for score in scores], skip_special_tokens=True
+        )
+        for source, score, text in zip(sources, scores, texts, strict=True):
+            normalizer = max(len(score.token_ids), 1) ** length_penalty
+            lists[source].append(
+                Hypothesis(
+                    text=text,
+                    token_ids=score.token_ids,
+                    log_probability=score.log_probability,
+                    score=score.log_probability / normalizer,
+                    token_log_probabilities=score.token_log_probabilities,
+                )
+            )
+    return [sorted(found, key=lambda hypothesis: -hypothesis.score) for found in lists]

@@ -1,0 +1,275 @@
+"""From texts to batches for a model, shared by decoding, scoring and alignments.
+
+Shapes: B batch, S source length, T target length, R rows of a forced pass.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+# What the functions of this folder make themselves, or cannot hand on.
+RESERVED_ARGUMENTS = {
+    **dict.fromkeys(
+        ("input_ids", "inputs", "inputs_embeds", "attention_mask", "encoder_outputs"),
+        "it is made from the sources",
+    ),
+    **dict.fromkeys(
+        ("decoder_input_ids", "decoder_inputs_embeds", "decoder_attention_mask"),
+        "the rows are reordered by length; use decoder_start_token_id or forced_bos_token_id",
+    ),
+    **dict.fromkeys(
+        ("return_dict_in_generate", "output_scores", "output_logits", "output_hidden_states"),
+        "the result is texts; call model.generate for tensors",
+    ),
+    "output_attentions": "the result is texts; use alignments() for attention weights",
+    "generation_config": "pass its settings one by one, as in **generation_config.to_diff_dict()",
+    "streamer": "a corpus is decoded in batches",
+}
+
+
+@dataclass
+class SourceBatch:
+    """One batch of encoded sources.
+
+    Args:
+        positions: where its rows stand among all sources.
+        input_ids: token ids, (B, S).
+        attention_mask: 1 = real token, (B, S).
+    """
+
+    positions: list[int]
+    input_ids: Tensor
+    attention_mask: Tensor
+
+    def select(self, rows: Sequence[int]) -> dict[str, Tensor]:
+        """Return the model's inputs with the given rows, in that order, repeats allowed."""
+        index = torch.tensor(rows, device=self.input_ids.device)
+        return {
+            "input_ids": self.input_ids.index_select(0, index),
+            "attention_mask": self.attention_mask.index_select(0, index),
+        }
+
+
+def check_texts_to_encode(name: str, texts: Any) -> list[str]:
+    """Return the texts as a list.
+
+    Args:
+        name: what the caller calls them, for the error.
+        texts: a sequence of texts.
+
+    Returns:
+        The texts.
+
+    Raises:
+        ValueError: if it is a bare text, or an entry is not a text.
+    """
+    if isinstance(texts, str):
+        raise ValueError(f"{name} must be a list of texts, got one text. Pass [{texts!r}].")
+    texts = list(texts)
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(
+                f"{name} must be texts, got {text!r} ({type(text).__name__}) at position {index}. "
+                "Leave missing entries out or write the empty text ''."
+            )
+    return texts
+
+
+def check_model(model: Any) -> None:
+    """Refuse a model that is not an encoder-decoder with generate()."""
+    if not getattr(model.config, "is_encoder_decoder", False) or not hasattr(model, "generate"):
+        raise ValueError(
+            "model must be an encoder-decoder with generate(), as AutoModelForSeq2SeqLM loads, "
+            f"got {type(model).__name__}."
+        )
+
+
+def check_generate_arguments(arguments: dict[str, Any], *, refused: dict[str, str]) -> None:
+    """Refuse arguments of generate() that cannot be honoured.
+
+    Args:
+        arguments: what the user wants to pass on.
+        refused: reasons by name, beside `RESERVED_ARGUMENTS`.
+
+    Raises:
+        ValueError: naming the first such argument and the way out.
+    """
+    reasons = {**RESERVED_ARGUMENTS, **refused}
+    for name in arguments:
+        if name in reasons:
+            raise ValueError(f"{name} cannot be passed on to generate(): {reasons[name]}.")
+
+
+def target_side(tokenizer: Any) -> Any:
+    """Return the tokenizer of the target texts: the second one of a pair, or the only one."""
+    return getattr(tokenizer, "target_tokenizer", None) or tokenizer
+
+
+def pad_id_of(tokenizer: Any) -> int:
+    """Return the id that fills batches.
+
+    Args:
+        tokenizer: any tokenizer of transformers.
+
+    Returns:
+        Its `pad_token_id`.
+
+    Raises:
+        ValueError: if it has none.
+    """
+    if tokenizer.pad_token_id is None:
+        raise ValueError(
+            "The tokenizer needs a pad token to make batches, got pad_token=None. Set the one that "
+            "the model was trained with, for instance tokenizer.pad_token = '<pad>'."
+        )
+    return tokenizer.pad_token_id
+
+
+def encode_sources(
+    tokenizer: Any, sources: Sequence[str], max_length: int | None
+) -> list[list[int]]:
+    """Return the token ids of every source, unpadded; one without any becomes an end token.
+
+    Args:
+        tokenizer: the tokenizer, source side.
+        sources: the texts.
+        max_length: longest source in tokens; the rest is cut off. None keeps everything.
+
+    Returns:
+        At least one token id per source.
+    """
+    if not sources:
+        return []
+    cut = {} if max_length is None else {"truncation": True, "max_length": max_length}
+    rows = tokenizer(list(sources), padding=False, return_attention_mask=False, **cut)["input_ids"]
+    end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else pad_id_of(tokenizer)
+    return [list(row) or [end] for row in rows]
+
+
+def encode_targets(tokenizer: Any, targets: Sequence[str | Sequence[int]]) -> list[list[int]]:
+    """Return the token ids of every target, as the model would have to generate them.
+
+    Args:
+        tokenizer: the tokenizer, or the pair of tokenizers.
+        targets: texts, or sequences of token ids, which are taken as they are.
+
+    Returns:
+        Token ids per target: texts as the target tokenizer encodes labels, usually with an end
+        token.
+
+    Raises:
+        ValueError: if targets is a bare text.
+    """
+    if isinstance(targets, str):
+        raise ValueError(f"targets must be a list of texts, got one text. Pass [{targets!r}].")
+    texts = [target for target in targets if isinstance(target, str)]
+    side = target_side(tokenizer)
+    encoded: Iterator[list[int]] = iter([])
+    if texts:
+        call = {"text": texts} if side is not tokenizer else {"text_target": texts}
+        encoded = iter(side(**call, padding=False)["input_ids"])
+    return [
+        list(next(encoded)) if isinstance(target, str) else [int(token) for token in target]
+        for target in targets
+    ]
+
+
+def pad_rows(
+    rows: Sequence[Sequence[int]], pad_id: int, *, side: str = "right", device: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Return token ids as one tensor with its mask.
+
+    Args:
+        rows: token ids, of any lengths.
+        pad_id: id that fills up.
+        side: where to fill up, "right" or "left".
+        device: where the tensors go.
+
+    Returns:
+        Ids and mask (1 = real token), both (rows, longest).
+    """
+    length = max(len(row) for row in rows)
+    ids = torch.full((len(rows), length), pad_id, dtype=torch.long)
+    real = torch.zeros_like(ids)
+    for index, row in enumerate(rows):
+        span = slice(0, len(row)) if side == "right" else slice(length - len(row), length)
+        ids[index, span] = torch.tensor(row, dtype=torch.long)
+        real[index, span] = 1
+    return ids.to(device), real.to(device)
+
+
+def source_batches(
+    tokenizer: Any,
+    sources: Sequence[str],
+    *,
+    batch_size: int,
+    max_source_length: int | None,
+    device: torch.device,
+    progress: bool,
+    task: str,
+    extra_lengths: Sequence[int] | None = None,
+) -> Iterator[SourceBatch]:
+    """Yield the sources in batches, the longest first, so that memory runs out at once or never.
+
+    Args:
+        tokenizer: the tokenizer, source side.
+        sources: the texts.
+        batch_size: rows per batch.
+        max_source_length: longest source in tokens, or None.
+        device: where the tensors go.
+        progress: whether to show a bar that counts sources.
+        task: name on the bar.
+        extra_lengths: lengths of the targets where they are known; they break ties of the order.
+
+    Yields:
+        Batches that cover every source once.
+
+    Raises:
+        ValueError: if batch_size is not positive or the tokenizer cannot pad.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+    pad_id = pad_id_of(tokenizer)
+    rows = encode_sources(tokenizer, sources, max_source_length)
+    extra_lengths = extra_lengths if extra_lengths is not None else [0] * len(rows)
+    order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), extra_lengths[i]), reverse=True)
+    with tqdm(total=len(rows), desc=task, unit="text", disable=not progress) as bar:
+        for start in range(0, len(rows), batch_size):
+            positions = order[start : start + batch_size]
+            ids, attention_mask = pad_rows(
+                [rows[i] for i in positions], pad_id, side=tokenizer.padding_side, device=device
+            )
+            yield SourceBatch(positions, ids, attention_mask)
+            bar.update(len(positions))
+
+
+@contextmanager
+def evaluation_mode(model: Any, device: Any = None) -> Iterator[torch.device]:
+    """Put the model into evaluation on a device, without gradients; leave it as it was found.
+
+    Args:
+        model: any module with a `device`.
+        device: where to compute; the model comes back afterwards. None computes where it is.
+
+    Yields:
+        The device of the model.
+    """
+    home = model.device
+    moves = device is not None and torch.device(device) != home
+    training_modules = [module for module in model.modules() if module.training]
+    try:
+        model.eval()
+        if moves:
+            model.to(device)
+        with torch.inference_mode():
+            yield model.device
+    finally:
+        for module in training_modules:
+            module.training = True
+        if moves:
+            model.to(home)
