@@ -22,7 +22,7 @@ torch.set_num_threads(1)
 
 @pytest.fixture(autouse=True)
 def fixed_seeds():
-    """Start every test from the same random state, so that its numbers do not hang on its neighbours."""
+    """Start every test from the same random state, whatever ran before it."""
     random.seed(0)
     numpy.random.seed(0)
     torch.manual_seed(0)

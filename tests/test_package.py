@@ -1,0 +1,82 @@
+"""Public names, and what importing the package may load."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import hf_seqmodels
+
+BASELINE = "from transformers import GenerationMixin, PreTrainedModel"
+
+# What `import hf_seqmodels` may load beyond the baseline, besides itself: the small modules of
+# transformers that models and Auto classes are made of. Anything new must be cheap, and named here.
+MAY_BE_LOADED = {
+    "transformers.audio_utils",
+    "transformers.feature_extraction_utils",
+    "transformers.modeling_layers",
+    "transformers.models.auto",
+    "transformers.models.auto.auto_factory",
+    "transformers.models.auto.modeling_auto",
+    "transformers.processing_utils",
+    "transformers.utils.type_validators",
+    "transformers.video_utils",
+}
+# Opening these packages must not load what they are built on: a name brings what it needs.
+OPENED = ("hf_seqmodels.data", "hf_seqmodels.evaluation", "hf_seqmodels.analysis")
+LOADED_WHEN_USED = {
+    "babel",
+    "datasets",
+    "evaluate",
+    "jiwer",
+    "matplotlib",
+    "pandas",
+    "pyarrow",
+    "sacrebleu",
+    "transformers.trainer",
+    "transformers.trainer_seq2seq",
+}
+
+
+def modules_loaded_by(statement, *, after=BASELINE):
+    """Return the names of the modules that a statement loads in a fresh process."""
+    script = (
+        f"import json, sys\n{after}\nbefore = set(sys.modules)\n{statement}\n"
+        "print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ, check=True
+    )
+    return set(json.loads(finished.stdout.splitlines()[-1]))
+
+
+@pytest.mark.slow
+def test_import_loads_only_what_the_list_allows():
+    loaded = modules_loaded_by("import hf_seqmodels")
+    assert "hf_seqmodels.models" in loaded
+    assert {name for name in loaded if name.partition(".")[0] != "hf_seqmodels"} <= MAY_BE_LOADED
+
+
+@pytest.mark.slow
+def test_opening_the_packages_around_the_models_loads_nothing_heavy():
+    loaded = modules_loaded_by("import " + ", ".join(OPENED), after="import hf_seqmodels")
+    assert set(OPENED) <= loaded
+    assert loaded.isdisjoint(LOADED_WHEN_USED)
+
+
+def test_every_public_name_is_there():
+    for name in hf_seqmodels.__all__:
+        assert getattr(hf_seqmodels, name) is not None
+    assert set(hf_seqmodels.__all__) <= set(dir(hf_seqmodels))
+
+
+@pytest.mark.parametrize("name", ["analysis", "data", "evaluation"])
+def test_lazy_package_is_the_package(name):
+    assert getattr(hf_seqmodels, name).__name__ == f"hf_seqmodels.{name}"
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'hf_seqmodels' has no attribute 'metrics'"):
+        _ = hf_seqmodels.metrics
