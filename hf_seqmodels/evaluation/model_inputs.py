@@ -180,27 +180,29 @@ def encode_targets(tokenizer: Any, targets: Sequence[str | Sequence[int]]) -> li
 
 
 def pad_rows(
-    rows: Sequence[Sequence[int]], pad_id: int, *, side: str = "right", device: Any = None
+    rows: Sequence[Sequence[int]], pad_id: int, *, device: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """Return token ids as one tensor with its mask.
+    """Return token ids as one tensor with its mask, filled up on the right.
+
+    Always on the right, whatever the tokenizer says: models with absolute positions (BART, Marian)
+    would read shifted positions otherwise, and no encoder-decoder gains from the left.
 
     Args:
         rows: token ids, of any lengths.
         pad_id: id that fills up.
-        side: where to fill up, "right" or "left".
         device: where the tensors go.
 
     Returns:
         Ids and mask (1 = real token), both (rows, longest).
     """
     length = max(len(row) for row in rows)
-    ids = torch.full((len(rows), length), pad_id, dtype=torch.long)
-    real = torch.zeros_like(ids)
-    for index, row in enumerate(rows):
-        span = slice(0, len(row)) if side == "right" else slice(length - len(row), length)
-        ids[index, span] = torch.tensor(row, dtype=torch.long)
-        real[index, span] = 1
-    return ids.to(device), real.to(device)
+    ids = [[*row, *[pad_id] * (length - len(row))] for row in rows]
+    real = [[1] * len(row) + [0] * (length - len(row)) for row in rows]
+    shape = (len(rows), length)  # also where every row is empty
+    return (
+        torch.tensor(ids, dtype=torch.long, device=device).view(shape),
+        torch.tensor(real, dtype=torch.long, device=device).view(shape),
+    )
 
 
 def source_batches(
@@ -241,9 +243,7 @@ def source_batches(
     with tqdm(total=len(rows), desc=task, unit="text", disable=not progress) as bar:
         for start in range(0, len(rows), batch_size):
             positions = order[start : start + batch_size]
-            ids, attention_mask = pad_rows(
-                [rows[i] for i in positions], pad_id, side=tokenizer.padding_side, device=device
-            )
+            ids, attention_mask = pad_rows([rows[i] for i in positions], pad_id, device=device)
             yield SourceBatch(positions, ids, attention_mask)
             bar.update(len(positions))
 

@@ -1,0 +1,169 @@
+"""Tiny random encoder-decoders of several families, and tokenizers for them."""
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    MarianConfig,
+    MarianMTModel,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from hf_seqmodels import RnnSeq2SeqConfig, RnnSeq2SeqForConditionalGeneration
+
+VOCAB_SIZE = 17
+SPECIAL_IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+
+def make_bart(**options):
+    return BartForConditionalGeneration(
+        BartConfig(
+            vocab_size=VOCAB_SIZE,
+            d_model=12,
+            encoder_layers=1,
+            decoder_layers=2,
+            encoder_attention_heads=3,
+            decoder_attention_heads=3,
+            encoder_ffn_dim=8,
+            decoder_ffn_dim=8,
+            max_position_embeddings=32,
+            init_std=0.7,
+            decoder_start_token_id=2,
+            forced_eos_token_id=None,
+            **SPECIAL_IDS,
+            **options,
+        )
+    )
+
+
+def make_marian():
+    """Marian as published: the decoder starts from the pad token, which may not be generated."""
+    model = MarianMTModel(
+        MarianConfig(
+            vocab_size=VOCAB_SIZE,
+            d_model=12,
+            encoder_layers=1,
+            decoder_layers=2,
+            encoder_attention_heads=3,
+            decoder_attention_heads=3,
+            encoder_ffn_dim=8,
+            decoder_ffn_dim=8,
+            max_position_embeddings=32,
+            init_std=0.7,
+            decoder_start_token_id=0,
+            forced_eos_token_id=None,
+            **SPECIAL_IDS,
+        )
+    )
+    model.generation_config.bad_words_ids = [[0]]
+    return model
+
+
+def make_t5():
+    model = T5ForConditionalGeneration(
+        T5Config(
+            vocab_size=VOCAB_SIZE,
+            d_model=12,
+            d_kv=4,
+            d_ff=8,
+            num_layers=2,
+            num_heads=3,
+            decoder_start_token_id=0,
+            tie_word_embeddings=False,
+            **SPECIAL_IDS,
+        )
+    )
+    with torch.no_grad():
+        model.lm_head.weight.mul_(0.7)
+    return model
+
+
+def make_rnn(**options):
+    settings = {
+        "vocab_size": VOCAB_SIZE,
+        "embedding_size": 10,
+        "hidden_size": 12,
+        "num_decoder_layers": 2,
+        "initializer_range": 1.0,
+    }
+    model = RnnSeq2SeqForConditionalGeneration(RnnSeq2SeqConfig(**{**settings, **options}))
+    with torch.no_grad():  # far from uniform, so that hypotheses differ clearly
+        model.lm_head.weight.mul_(4.0)
+    return model
+
+
+MODELS = {
+    "bart": make_bart,
+    "marian": make_marian,
+    "t5": make_t5,
+    "rnn_gru_additive": make_rnn,
+    "rnn_lstm_previous_general": lambda: make_rnn(
+        cell_type="lstm",
+        attention_scorer="general",
+        attention_query="previous",
+        encoder_hidden_size=8,
+        reverse_source=True,
+    ),
+    "rnn_elman_multi_head": lambda: make_rnn(
+        cell_type="elman",
+        attention_scorer="multi_head",
+        num_attention_heads=3,
+        input_feeding=True,
+    ),
+    "rnn_without_attention": lambda: make_rnn(
+        attention_scorer=None, num_encoder_layers=2, bridge="copy"
+    ),
+}
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    """One model of each family, in training mode, as a Trainer would hand it over."""
+    torch.manual_seed(1)
+    return MODELS[request.param]().train()
+
+
+@pytest.fixture(params=[name for name in MODELS if name != "rnn_without_attention"])
+def attention_model(request):
+    """One model of each family that attends."""
+    torch.manual_seed(1)
+    return MODELS[request.param]().eval()
+
+
+@pytest.fixture
+def bart():
+    torch.manual_seed(1)
+    return make_bart().eval()
+
+
+def make_tokenizer(words="abcdefghijklm", **options):
+    """A tokenizer of blank-separated letters, with the end token behind."""
+    vocabulary = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3}
+    vocabulary |= {word: len(vocabulary) + index for index, word in enumerate(words)}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 2)]
+    )
+    special = {
+        "pad_token": "<pad>",
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+    }
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **{**special, **options})
+
+
+@pytest.fixture
+def tokenizer():
+    return make_tokenizer()
+
+
+@pytest.fixture
+def sources():
+    """Texts of different lengths, out of order, one of them empty."""
+    return ["a b c", "d", "", "e f g h i j a", "k l", "a b c m"]
