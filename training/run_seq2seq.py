@@ -1,0 +1,461 @@
+"""Train and evaluate an encoder-decoder on pairs of text: pronunciation, inflection, dates.
+
+    python training/run_seq2seq.py --model_type seqmodels_rnn_seq2seq --train_file pairs.tsv
+    --output_dir runs/mine python training/run_seq2seq.py training/recipes/g2p_dutch.yaml
+    --train_file ... --output_dir runs/dutch accelerate launch training/run_seq2seq.py ...
+
+Everything that can be refused is refused before training begins, and then nothing is written. An
+interrupted run goes on where it stopped when the same command is given again. `--help` lists all
+options.
+"""
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import run_folder
+import run_report
+from accelerate.utils import broadcast_object_list
+from script_arguments import given_options, parse_arguments, read_overrides
+from seq2seq_arguments import (
+    DataTrainingArguments,
+    ModelArguments,
+    Seq2SeqScriptArguments,
+    settle_arguments,
+)
+from seq2seq_data import Corpus, by_length, encode_corpus, load_corpus, row_lengths
+from seq2seq_model import (
+    check_lengths,
+    check_model_choice,
+    check_same_model,
+    generation_length,
+    load_or_make_model,
+    load_or_train_tokenizer,
+    set_generation_defaults,
+    target_side,
+)
+from seq2seq_trainer import BatchSamplerTrainer
+from transformers import (
+    EarlyStoppingCallback,
+    EvalPrediction,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    set_seed,
+)
+
+import hf_seqmodels  # noqa: F401  (registers the model types)
+from hf_seqmodels.data import LengthGroupedBatchSampler, Seq2SeqCollator, TokenBudgetBatchSampler
+from hf_seqmodels.evaluation import n_best
+
+logger = logging.getLogger("run_seq2seq")
+
+OPTION_CLASSES = (ModelArguments, DataTrainingArguments, Seq2SeqScriptArguments)
+NOT_IN_CARD = (
+    *("output_dir", "overwrite_output_dir", "resume_from_checkpoint"),
+    *("token", "hub_token", "cache_dir"),
+)
+
+
+@dataclass
+class Run:
+    """A run that has passed every check and may begin."""
+
+    argv: list[str]
+    given: dict[str, Any]  # what the user said, without defaults
+    options: DataTrainingArguments
+    args: Seq2SeqScriptArguments
+    corpus: Corpus
+    encoded: dict[str, datasets.Dataset]
+    tokenizer: PreTrainedTokenizerBase
+    trainer: BatchSamplerTrainer
+    checkpoint: Path | None
+
+
+def prepare(argv: Sequence[str]) -> Run:
+    """Read options and data, make tokenizer, model and trainer, and refuse whatever cannot work.
+
+    Args:
+        argv: the words after the script's name.
+
+    Returns:
+        The run, ready for `run_all`.
+
+    Raises:
+        ValueError: if an option, a file, or their combination is wrong; nothing has been written
+            then.
+    """
+    model_options, options, args = parse_arguments(OPTION_CLASSES, argv)
+    given = given_options(OPTION_CLASSES, argv)
+    check_model_choice(model_options)
+    checkpoint = run_folder.find_checkpoint(
+        args.output_dir,
+        resume_from=args.resume_from_checkpoint,
+        overwrite=options.overwrite_output_dir,
+    )
+    corpus = load_corpus(options)
+    settle_arguments(args, options, corpus, given)
+    set_seed(args.seed)
+    tokenizer = shared_by_processes(
+        lambda: load_or_train_tokenizer(model_options, options, corpus, checkpoint), args
+    )
+    model = load_or_make_model(model_options, tokenizer, args)
+    if checkpoint is not None:
+        check_same_model(checkpoint, model.config)
+    encoded = encode_corpus(corpus, tokenizer, options)
+    lengths = {part: row_lengths(rows) for part, rows in encoded.items()}
+    check_lengths(model.config, lengths)
+    set_generation_defaults(
+        model,
+        tokenizer,
+        max_length=generation_length(model.config, options, lengths.get("train")),
+        num_beams=options.num_beams,
+        length_penalty=options.length_penalty if options.num_beams > 1 else None,
+    )
+    sampler = train_batches(lengths["train"], args, options) if args.do_train else None
+    trainer = make_trainer(
+        model, tokenizer, args, options, encoded, sampler=sampler, resumes=checkpoint is not None
+    )
+    return Run(list(argv), given, options, args, corpus, encoded, tokenizer, trainer, checkpoint)
+
+
+def shared_by_processes(make: Callable[[], Any], args: Seq2SeqScriptArguments) -> Any:
+    """Make something in the first process and give a copy to the others.
+
+    Args:
+        make: makes it; must fail alike everywhere or not at all.
+        args: know the processes.
+
+    Returns:
+        The same thing in every process.
+    """
+    if args.world_size == 1:
+        return make()
+    box = [make() if args.process_index == 0 else None]
+    broadcast_object_list(box)
+    return box[0]
+
+
+def make_trainer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    args: Seq2SeqScriptArguments,
+    options: DataTrainingArguments,
+    encoded: dict[str, datasets.Dataset],
+    *,
+    sampler: LengthGroupedBatchSampler | TokenBudgetBatchSampler | None,
+    resumes: bool,
+) -> BatchSamplerTrainer:
+    """Make the trainer; not before this moment the output folder may come to be.
+
+    Args:
+        model: to train.
+        tokenizer: saved with every checkpoint.
+        args: the training arguments.
+        options: the data options.
+        encoded: the data.
+        sampler: of the training batches.
+        resumes: whether the run goes on from a checkpoint.
+
+    Returns:
+        The trainer.
+    """
+    callbacks = []
+    if options.early_stopping_patience is not None:
+        callbacks.append(
+            EarlyStoppingCallback(options.early_stopping_patience, options.early_stopping_threshold)
+        )
+    with run_folder.removed_if_refused(args.output_dir):
+        if args.should_save:
+            run_folder.clear_leftovers(args.output_dir, resumes=resumes)
+        return BatchSamplerTrainer(
+            model=model,
+            args=args,
+            data_collator=Seq2SeqCollator(tokenizer, model=model),
+            train_dataset=encoded.get("train"),
+            eval_dataset=encoded.get("validation"),
+            processing_class=tokenizer,
+            callbacks=callbacks,
+            train_batch_sampler=sampler,
+        )
+
+
+def train_batches(
+    lengths: Sequence[tuple[int, int]], args: Seq2SeqScriptArguments, options: DataTrainingArguments
+) -> LengthGroupedBatchSampler | TokenBudgetBatchSampler | None:
+    """Return the batch sampler that the options ask for; None leaves sampling to transformers.
+
+    Args:
+        lengths: of the training pairs.
+        args: batch size, seed and train_sampling_strategy.
+        options: max_tokens_per_batch.
+
+    Returns:
+        The sampler.
+    """
+    seed = args.data_seed if args.data_seed is not None else args.seed
+    if options.max_tokens_per_batch is not None:
+        return TokenBudgetBatchSampler(
+            lengths, options.max_tokens_per_batch, max_batch_size=args.train_batch_size, seed=seed
+        )
+    if args.train_sampling_strategy == "group_by_length":
+        return LengthGroupedBatchSampler(
+            lengths, args.train_batch_size, seed=seed, drop_last=args.dataloader_drop_last
+        )
+    return None
+
+
+def run_all(run: Run) -> dict[str, Any]:
+    """Train, evaluate the best model, and write the output folder.
+
+    Args:
+        run: what `prepare` returned.
+
+    Returns:
+        The content of metrics.json.
+    """
+    args, corpus, trainer = run.args, run.corpus, run.trainer
+    record = new_record(run)
+    if args.do_train:
+        record["train"] = train(run)
+    args.predict_with_generate = True
+    texts = {}
+    for part in ("validation", "test"):
+        if getattr(corpus, part) and (part == "validation" or args.do_predict):
+            texts[part], record[part] = predict(run, part)
+    with run_folder.staged(args.output_dir) if args.should_save else nullcontext() as folder:
+        if args.do_train:
+            trainer.model.config.use_cache = True  # Trainer turns it off while training
+            trainer.save_model(str(folder or args.output_dir), _internal_call=True)
+        if folder:
+            write_report(run, folder, record, texts)
+    trainer.accelerator.wait_for_everyone()
+    if args.push_to_hub:
+        trainer.push_to_hub()
+    return record
+
+
+def new_record(run: Run) -> dict[str, Any]:
+    """Return what is known about a run before it begins.
+
+    Args:
+        run: the run.
+
+    Returns:
+        The first part of metrics.json.
+    """
+    args, model = run.args, run.trainer.model
+    options = {name: value for name, value in run.given.items() if name not in NOT_IN_CARD}
+    if "config_overrides" in options:
+        options["config_overrides"] = read_overrides(options["config_overrides"])
+    decoding = {
+        "num_beams": run.options.num_beams,
+        "max_length": model.generation_config.max_length,
+    }
+    if run.options.num_beams > 1:
+        decoding["length_penalty"] = run.options.length_penalty
+    return {
+        "name": (args.hub_model_id or args.output_dir).rstrip("/").split("/")[-1],
+        "place": args.hub_model_id if args.push_to_hub and args.hub_model_id else args.output_dir,
+        "model_type": model.config.model_type,
+        "num_parameters": model.num_parameters(),
+        "seed": args.seed,
+        "data": run.corpus.origins,
+        "decoding": decoding,
+        "options": options,
+        "command": run_report.command_line(run.argv),
+        "machine": run_report.machine(),
+    }
+
+
+def train(run: Run) -> dict[str, Any]:
+    """Train from the beginning or from the checkpoint, and load the best model.
+
+    Args:
+        run: the run.
+
+    Returns:
+        Figures of the training.
+    """
+    trainer, checkpoint = run.trainer, run.checkpoint
+    if run.args.predict_with_generate and run.corpus.validation:
+        trainer.compute_metrics = scorer(run, "validation")
+    start = time.perf_counter()
+    if checkpoint is None or not trainer.take_finished_state(checkpoint):
+        trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+    state = trainer.state
+    losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+    return {
+        "rows": len(run.corpus.train),
+        "epochs": round(state.epoch, 2),
+        "steps": state.global_step,
+        "best_step": state.best_global_step or state.global_step,
+        "last_loss": losses[-1] if losses else None,
+        "minutes": round((time.perf_counter() - start) / 60, 2),
+        "resumed_at_step": run_folder.checkpoint_step(checkpoint) if checkpoint else 0,
+    }
+
+
+def scorer(run: Run, part: str) -> Callable[[EvalPrediction], dict[str, float]]:
+    """Return the function that the trainer calls with its predictions of one part of the data.
+
+    Args:
+        run: the run.
+        part: validation or test.
+
+    Returns:
+        A function from token ids to scores.
+    """
+    examples = by_length(getattr(run.corpus, part))
+
+    def score(evaluation: EvalPrediction) -> dict[str, float]:
+        texts = decode(evaluation.predictions, run.tokenizer)[: len(examples)]
+        return run_report.corpus_scores(run.options.metrics, texts, examples)[0]
+
+    return score
+
+
+def decode(token_ids: np.ndarray, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Turn predicted ids, filled up with -100, into texts.
+
+    Args:
+        token_ids: predictions, (rows, length).
+        tokenizer: of both sides.
+
+    Returns:
+        One text per row.
+    """
+    token_ids = np.where(token_ids == -100, target_side(tokenizer).pad_token_id, token_ids)
+    return tokenizer.batch_decode(token_ids, skip_special_tokens=True)
+
+
+def predict(run: Run, part: str) -> tuple[list[str], dict[str, Any]]:
+    """Decode one part of the data as the saved model will and score it.
+
+    Args:
+        run: the run.
+        part: validation or test.
+
+    Returns:
+        The texts in the order of the data, and the scores.
+    """
+    examples, settings = getattr(run.corpus, part), {"num_beams": run.options.num_beams}
+    if run.options.num_beams > 1:
+        settings["length_penalty"] = run.options.length_penalty
+    run.trainer.compute_metrics = None  # scored below, once, in the order of the data
+    start = time.perf_counter()
+    output = run.trainer.predict(run.encoded[part], metric_key_prefix=part, **settings)
+    seconds = time.perf_counter() - start
+    sorted_texts = decode(output.predictions, run.tokenizer)
+    text_of = dict(
+        zip((example.source for example in by_length(examples)), sorted_texts, strict=False)
+    )
+    texts = [text_of[example.source] for example in examples]
+    scores, signatures = run_report.corpus_scores(run.options.metrics, texts, examples)
+    scores |= {"loss": output.metrics[f"{part}_loss"], "seconds": round(seconds, 1)}
+    return texts, scores | ({"signatures": signatures} if signatures else {})
+
+
+def write_report(
+    run: Run, folder: Path, record: dict[str, Any], texts: dict[str, list[str]]
+) -> None:
+    """Write predictions, pictures, the state of the trainer, the card and metrics.json.
+
+    Args:
+        run: the run, trained.
+        folder: where to write.
+        record: the content of metrics.json.
+        texts: predictions of each part.
+    """
+    model, tokenizer, options = run.trainer.model, run.tokenizer, run.options
+    example = None
+    for part in [part for part in ("test", "validation") if part in texts][:1]:
+        examples = getattr(run.corpus, part)
+        sources = [options.source_prefix + example.source for example in examples]
+        hypotheses = None
+        if options.num_return_sequences > 1:
+            hypotheses = n_best(
+                model,
+                tokenizer,
+                sources,
+                num_beams=options.num_beams,
+                num_return_sequences=options.num_return_sequences,
+                length_penalty=options.length_penalty,
+                batch_size=run.args.eval_batch_size,
+            )
+        run_report.write_predictions(
+            folder / "predictions.jsonl", examples, texts[part], hypotheses
+        )
+        run_report.draw_alignments(
+            folder / "alignments.png",
+            model,
+            tokenizer,
+            sources,
+            num_items=options.num_alignments,
+            num_beams=options.num_beams,
+        )
+        example = run_report.good_example(sources, texts[part], examples)
+    log_history = run.trainer.state.log_history
+    run_report.draw_learning_curve(
+        folder / "learning_curve.png", log_history, run.args.metric_for_best_model
+    )
+    if run.args.do_train:
+        run.trainer.state.save_to_json(str(folder / "trainer_state.json"))
+        run_report.write_card(
+            folder / "README.md",
+            record,
+            model_config=model.config,
+            example=example or ("", ""),
+            needs_package=run_report.needs_package(model, tokenizer),
+        )
+    run_report.write_json(folder / "metrics.json", record)
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Run the script and return the content of metrics.json.
+
+    Args:
+        argv: the words after the script's name; None takes those of the process.
+
+    Returns:
+        The figures of the run.
+    """
+    return run_all(prepare(sys.argv[1:] if argv is None else argv))
+
+
+def command() -> None:
+    """Run the script for a person: one clear line for wrong input, the figures at the end."""
+    logging.basicConfig(
+        format="%(message)s", level=logging.INFO if is_first_process() else logging.ERROR
+    )
+    for name in ("httpx", "absl", "datasets"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        run = prepare(sys.argv[1:])
+    except (ValueError, OSError) as error:
+        sys.exit(f"run_seq2seq.py: error: {error}")
+    record = run_all(run)
+    for part in ("validation", "test"):
+        if part in record:
+            logger.info(f"{part}: {record[part]}")
+    logger.info(f"Model, card, metrics and predictions: {run.args.output_dir}")
+
+
+def is_first_process() -> bool:
+    """Tell, before any process group exists, whether this process may speak.
+
+    Returns:
+        True in the first process and without a launcher.
+    """
+    return os.environ.get("RANK", "0") == "0"
+
+
+if __name__ == "__main__":
+    command()

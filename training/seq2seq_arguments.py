@@ -1,0 +1,349 @@
+"""Options of run_seq2seq.py, in the shape of transformers' example scripts."""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformers import Seq2SeqTrainingArguments
+
+logger = logging.getLogger("run_seq2seq")
+
+TOKENIZER_MODELS = ["char", "symbol", "word", "bpe", "wordpiece", "unigram"]
+METRICS = ["exact_match", "error_rate", "wer", "cer", "per", "bleu", "chrf"]
+LOWER_IS_BETTER = ("loss", "error_rate", "wer", "cer", "per")
+
+
+@dataclass
+class ModelArguments:
+    """Which model is trained: a checkpoint, or a fresh model of a registered type."""
+
+    model_name_or_path: str | None = field(
+        default=None, metadata={"help": "Checkpoint (folder or Hub name) to continue from."}
+    )
+    model_type: str | None = field(
+        default=None,
+        metadata={
+            "help": "Train a fresh encoder-decoder of this type, e.g. seqmodels_rnn_seq2seq or "
+            "bart."
+        },
+    )
+    config_overrides: list[str] | None = field(
+        default=None,
+        metadata={
+            "action": "extend",
+            "help": "Fields of the fresh model's configuration: name=value,name=value (in a "
+            "recipe: a mapping). "
+            "Pairs on the command line are added to those of the recipe and win over them.",
+        },
+    )
+    tokenizer_name: str | None = field(
+        default=None,
+        metadata={
+            "help": "Ready tokenizer (folder or Hub name); default: the checkpoint's, or trained "
+            "in the run."
+        },
+    )
+    cache_dir: str | None = field(
+        default=None, metadata={"help": "Where files from the Hub are kept."}
+    )
+    model_revision: str = field(
+        default="main", metadata={"help": "Branch, tag or commit of the checkpoint on the Hub."}
+    )
+    token: str | None = field(default=None, metadata={"help": "Access token for the Hub."})
+    trust_remote_code: bool = field(
+        default=False,
+        metadata={"help": "Allow a checkpoint to bring its own code; runs code you have not read."},
+    )
+
+
+@dataclass
+class DataTrainingArguments:
+    """Which pairs are read, how they become tokens, and what is reported about them."""
+
+    train_file: str | None = field(
+        default=None,
+        metadata={"help": "Training pairs: .jsonl, .json, .csv or .tsv, each also with .gz."},
+    )
+    validation_file: str | None = field(
+        default=None, metadata={"help": "Validation pairs, same formats."}
+    )
+    test_file: str | None = field(default=None, metadata={"help": "Test pairs, same formats."})
+    dataset_name: str | None = field(
+        default=None, metadata={"help": "Dataset of the Hub (or a local folder) instead of files."}
+    )
+    dataset_config_name: str | None = field(
+        default=None, metadata={"help": "Configuration of that dataset."}
+    )
+    source_column: str | None = field(default=None, metadata={"help": "Column of the source text."})
+    target_column: str | None = field(default=None, metadata={"help": "Column of the target text."})
+    source_lang: str | None = field(
+        default=None,
+        metadata={"help": "Source language code, for rows with a `translation` object."},
+    )
+    target_lang: str | None = field(
+        default=None,
+        metadata={"help": "Target language code, for rows with a `translation` object."},
+    )
+    tag_columns: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Columns written before the source as tags: with tag_separator ';' the value "
+            "'V;PST' of a row "
+            "with source 'go' makes the source '<V><PST>go'. Each tag seen in training is one "
+            "whole token."
+        },
+    )
+    tag_separator: str = field(
+        default=";",
+        metadata={"help": "What stands between several tags in one value of a tag column."},
+    )
+    validation_split: float = field(
+        default=0.05,
+        metadata={
+            "help": "Share (below 1) or number of distinct training sources held out for "
+            "validation when no "
+            "validation data is given; no source is in both parts. 0 trains without validation."
+        },
+    )
+    max_train_samples: int | None = field(
+        default=None, metadata={"help": "Use only the first rows for training."}
+    )
+    max_eval_samples: int | None = field(
+        default=None, metadata={"help": "Use only the first rows for validation."}
+    )
+    max_predict_samples: int | None = field(
+        default=None, metadata={"help": "Use only the first rows for the test."}
+    )
+    source_tokenizer_model: str | None = field(
+        default=None,
+        metadata={
+            "choices": TOKENIZER_MODELS,
+            "help": "Source tokenizer trained in the run; symbol = "
+            "whitespace-separated symbols. Default: char, if no tokenizer is given.",
+        },
+    )
+    target_tokenizer_model: str | None = field(
+        default=None,
+        metadata={
+            "choices": TOKENIZER_MODELS,
+            "help": "Target tokenizer trained in the run. Default: the source's.",
+        },
+    )
+    source_vocab_size: int | None = field(
+        default=None,
+        metadata={"help": "Size of the source vocabulary; bpe, wordpiece and unigram need it."},
+    )
+    target_vocab_size: int | None = field(
+        default=None, metadata={"help": "Size of the target vocabulary."}
+    )
+    source_extra_tokens: list[str] | None = field(
+        default=None,
+        metadata={"help": "Strings kept whole in the source, one token each, e.g. <en_US>."},
+    )
+    tokenizer_min_frequency: int = field(
+        default=1, metadata={"help": "Units seen less often in training become the unknown token."}
+    )
+    lowercase_source: bool = field(
+        default=False, metadata={"help": "The source tokenizer lowers its text."}
+    )
+    shared_tokenizer: bool = field(
+        default=False,
+        metadata={"help": "One tokenizer for both sides, trained on source and target together."},
+    )
+    source_prefix: str = field(
+        default="", metadata={"help": "Text put before every source, e.g. for T5 models."}
+    )
+    max_source_length: int | None = field(
+        default=None,
+        metadata={"help": "Longer sources are cut to this many tokens; default: none is cut."},
+    )
+    max_target_length: int | None = field(
+        default=None,
+        metadata={
+            "help": "Longer training targets are cut to this many tokens, and generation stops "
+            "there; "
+            "default: none is cut, and generation may run to 1.5 times the longest training target."
+        },
+    )
+    max_tokens_per_batch: int | None = field(
+        default=None,
+        metadata={
+            "help": "Fill training batches to this many padded tokens of source plus target "
+            "instead of a "
+            "fixed number of rows (per_device_train_batch_size then caps the rows)."
+        },
+    )
+    num_beams: int | None = field(
+        default=None,
+        metadata={
+            "help": "Beams for the final validation and test figures and for the saved "
+            "generation_config; "
+            "default: generation_num_beams, which the evaluations during training use, or 1."
+        },
+    )
+    length_penalty: float = field(
+        default=1.0,
+        metadata={"help": "Exponent of the length that divides a beam's log-probability."},
+    )
+    metrics: list[str] = field(
+        default_factory=lambda: ["exact_match", "cer"],
+        metadata={
+            "choices": METRICS,
+            "help": "What is reported; the first one is the default of metric_for_best_model.",
+        },
+    )
+    num_return_sequences: int = field(
+        default=1,
+        metadata={
+            "help": "Above 1: predictions.jsonl lists that many hypotheses with scores per source."
+        },
+    )
+    num_alignments: int = field(
+        default=4, metadata={"help": "Test items drawn in alignments.png; 0 draws none."}
+    )
+    early_stopping_patience: int | None = field(
+        default=None,
+        metadata={
+            "help": "Stop after this many evaluations without a better metric_for_best_model."
+        },
+    )
+    early_stopping_threshold: float = field(
+        default=0.0,
+        metadata={"help": "How much better an evaluation must be to count for early stopping."},
+    )
+    overwrite_output_dir: bool = field(
+        default=False,
+        metadata={"help": "Remove what an earlier run left in output_dir and start anew."},
+    )
+
+
+@dataclass
+class Seq2SeqScriptArguments(Seq2SeqTrainingArguments):
+    """transformers' training arguments with the defaults of a run that keeps its best model.
+
+    They differ in: evaluation and checkpoint each epoch, the best model loaded at the end, two
+    checkpoints kept, predictions by generate, callbacks (early stopping) restored on resume, and an
+    error rate counts as better when lower. do_train, do_eval and do_predict follow from the data
+    given when none of them is set.
+    """
+
+    output_dir: str | None = field(
+        default=None, metadata={"help": "Folder the run writes; must not hold other files."}
+    )
+    eval_strategy: str = field(
+        default="epoch", metadata={"help": "When to evaluate: no, steps or epoch."}
+    )
+    save_strategy: str = field(
+        default="epoch", metadata={"help": "When to write a checkpoint: no, steps, epoch or best."}
+    )
+    save_total_limit: int | None = field(
+        default=2, metadata={"help": "Checkpoints kept; the best one is never removed."}
+    )
+    load_best_model_at_end: bool = field(
+        default=True,
+        metadata={"help": "Report and save the checkpoint with the best metric_for_best_model."},
+    )
+    predict_with_generate: bool = field(
+        default=True, metadata={"help": "Evaluate what the model writes, not only its loss."}
+    )
+    hub_strategy: str = field(
+        default="end",
+        metadata={
+            "help": "With push_to_hub: what is uploaded when; end = once, the finished folder."
+        },
+    )
+    logging_steps: float = field(
+        default=50, metadata={"help": "Steps (or share of them) between two log lines."}
+    )
+    restore_callback_states_from_checkpoint: bool = field(
+        default=True,
+        metadata={"help": "A resumed run remembers how long early stopping has waited."},
+    )
+
+    def __post_init__(self):
+        if self.output_dir is None:
+            raise ValueError(
+                "output_dir must be given: the folder the run writes. Pass --output_dir "
+                "runs/my_run."
+            )
+        if self.greater_is_better is None and self.metric_for_best_model is not None:
+            name = self.metric_for_best_model.removeprefix("eval_")
+            self.greater_is_better = name not in LOWER_IS_BETTER
+        super().__post_init__()
+
+
+def settle_arguments(
+    args: Seq2SeqScriptArguments, options: DataTrainingArguments, corpus: Any, given: dict[str, Any]
+) -> None:
+    """Fill in what follows from the data and refuse options that contradict it.
+
+    Args:
+        args: the training arguments, changed in place.
+        options: the data options.
+        corpus: the data.
+        given: what the user said, without defaults.
+
+    Raises:
+        ValueError: if the options ask for what the data or the metrics cannot give.
+    """
+    if not (given.get("do_train") or given.get("do_eval") or given.get("do_predict")):
+        args.do_train, args.do_predict = bool(corpus.train), bool(corpus.test)
+    args.do_eval = bool(corpus.validation)
+    for part, wanted in (("train", args.do_train), ("test", args.do_predict)):
+        if wanted and not getattr(corpus, part):
+            raise ValueError(
+                f"there are no {part} pairs to work on. Pass --{part}_file or leave the do_ "
+                "option out."
+            )
+    if not corpus.validation:
+        if options.early_stopping_patience is not None or given.get("load_best_model_at_end"):
+            raise ValueError(
+                "keeping the best model and early stopping need validation data. Pass "
+                "--validation_file or "
+                "a validation_split above 0, or leave these options out."
+            )
+        logger.info("No validation data: the model of the last step is kept.")
+        args.eval_strategy, args.load_best_model_at_end = type(args.eval_strategy)("no"), False
+    args.metric_for_best_model = best_metric(args, options, given)
+    if given.get("greater_is_better") is None:
+        args.greater_is_better = (
+            args.metric_for_best_model.removeprefix("eval_") not in LOWER_IS_BETTER
+        )
+    args.generation_num_beams = args.generation_num_beams or 1
+    options.num_beams = options.num_beams or args.generation_num_beams
+    if options.num_return_sequences > options.num_beams:
+        raise ValueError(
+            f"num_return_sequences must not exceed num_beams, got {options.num_return_sequences} "
+            "and "
+            f"{options.num_beams}. Raise --num_beams."
+        )
+    args.dataloader_pin_memory = args.dataloader_pin_memory and args.device.type != "cpu"
+
+
+def best_metric(
+    args: Seq2SeqScriptArguments, options: DataTrainingArguments, given: dict[str, Any]
+) -> str:
+    """Return the metric that decides which model is best.
+
+    Args:
+        args: the training arguments.
+        options: name the metrics that are computed.
+        given: what the user said, without defaults.
+
+    Returns:
+        The metric the user named, or else the first metric, or else the loss.
+
+    Raises:
+        ValueError: if the metric named will not be computed.
+    """
+    computed = ["loss"]
+    if args.predict_with_generate:
+        rates = [name for name in options.metrics if name in ("error_rate", "wer", "cer", "per")]
+        computed = [*options.metrics, *(["item_error_rate"] if rates else []), "loss"]
+    chosen = given.get("metric_for_best_model") or computed[0]
+    if chosen.removeprefix("eval_") not in computed:
+        raise ValueError(
+            f"metric_for_best_model must be one of {', '.join(computed)}, got {chosen!r}. "
+            "Add it to --metrics (and keep predict_with_generate on)."
+        )
+    return chosen

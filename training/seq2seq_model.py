@@ -1,0 +1,405 @@
+"""Tokenizers and models for run_seq2seq.py: load them, or make them from data and options."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub.errors import StrictDataclassError
+from script_arguments import check_names, read_overrides, typed_overrides
+from seq2seq_arguments import DataTrainingArguments, ModelArguments, Seq2SeqScriptArguments
+from seq2seq_data import Corpus
+from transformers import (
+    CONFIG_MAPPING,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from hf_seqmodels.data import Seq2SeqTokenizer, train_tokenizer
+
+
+def check_model_choice(options: ModelArguments) -> None:
+    """Check before any file is read that one model is named and that it is an encoder-decoder.
+
+    Args:
+        options: the model options.
+
+    Raises:
+        ValueError: if not exactly one of model_name_or_path and model_type is given, if the type is
+            unknown or no encoder-decoder, or if config_overrides do not fit it.
+    """
+    if bool(options.model_name_or_path) == bool(options.model_type):
+        raise ValueError(
+            "give exactly one of model_name_or_path (continue from a checkpoint) and model_type "
+            "(a fresh model), "
+            f"got {options.model_name_or_path!r} and {options.model_type!r}."
+        )
+    overrides = read_overrides(options.config_overrides)
+    if options.model_name_or_path:
+        if overrides:
+            raise ValueError(
+                "config_overrides describe a fresh model, but model_name_or_path="
+                f"{options.model_name_or_path!r} brings its own configuration: got "
+                f"{', '.join(overrides)}. "
+                "Leave them out or use model_type."
+            )
+        return
+    types = sorted(
+        key
+        for key, config_class in CONFIG_MAPPING.items()
+        if config_class in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
+    )
+    check_names([options.model_type], types, "model_type must be a registered encoder-decoder")
+    typed_overrides(CONFIG_MAPPING[options.model_type], overrides)
+
+
+def load_or_train_tokenizer(
+    model_options: ModelArguments,
+    options: DataTrainingArguments,
+    corpus: Corpus,
+    checkpoint: Path | None = None,
+) -> PreTrainedTokenizerBase:
+    """Load the tokenizer that the options name, or train the two sides on the training data.
+
+    Args:
+        model_options: may name a tokenizer or a checkpoint that brings one.
+        options: describe the tokenizers to train.
+        corpus: the data; its tags become whole tokens of the source side.
+        checkpoint: where the run resumes; brings the tokenizer that the run began with.
+
+    Returns:
+        A tokenizer that takes sources as text and targets as `text_target`.
+
+    Raises:
+        ValueError: if a tokenizer is named and another described, or there is nothing to train one
+            on.
+    """
+    described = [
+        name
+        for name in ("source_tokenizer_model", "target_tokenizer_model", "shared_tokenizer")
+        if getattr(options, name)
+    ]
+    name = model_options.tokenizer_name or model_options.model_name_or_path
+    if checkpoint is not None:
+        return _from_pretrained(AutoTokenizer, str(checkpoint), model_options)
+    if name:
+        if described:
+            raise ValueError(
+                f"the tokenizer comes from {name!r}, so {', '.join(described)} cannot be honoured. "
+                "Leave out one of the two."
+            )
+        tokenizer = _from_pretrained(AutoTokenizer, name, model_options)
+        for attribute, value in (
+            ("src_lang", options.source_lang),
+            ("tgt_lang", options.target_lang),
+        ):
+            if value and hasattr(tokenizer, attribute):
+                setattr(tokenizer, attribute, value)
+        return tokenizer
+    if not corpus.train:
+        raise ValueError(
+            "a tokenizer can only be trained on training data. Pass --train_file or "
+            "--tokenizer_name."
+        )
+    return _train_tokenizers(options, corpus)
+
+
+def _train_tokenizers(options: DataTrainingArguments, corpus: Corpus) -> PreTrainedTokenizerBase:
+    sources = [options.source_prefix + example.source for example in corpus.train]
+    targets = [example.references[0] for example in corpus.train]
+    source_model = options.source_tokenizer_model or "char"
+    target_model = options.target_tokenizer_model or source_model
+    extra_tokens = list(dict.fromkeys([*(options.source_extra_tokens or ()), *corpus.tags]))
+    common = {"min_frequency": options.tokenizer_min_frequency}
+    if options.shared_tokenizer:
+        _refuse_two_descriptions(options)
+        return train_tokenizer(
+            [*sources, *targets],
+            model=source_model,
+            vocab_size=options.source_vocab_size,
+            lowercase=options.lowercase_source,
+            extra_tokens=extra_tokens,
+            **common,
+        )
+    source_side = train_tokenizer(
+        sources,
+        model=source_model,
+        vocab_size=options.source_vocab_size,
+        lowercase=options.lowercase_source,
+        extra_tokens=extra_tokens,
+        **common,
+    )
+    target_side = train_tokenizer(
+        targets, model=target_model, vocab_size=options.target_vocab_size, **common
+    )
+    return Seq2SeqTokenizer.from_pair(source_side, target_side)
+
+
+def _refuse_two_descriptions(options: DataTrainingArguments) -> None:
+    for side in ("tokenizer_model", "vocab_size"):
+        source, target = getattr(options, f"source_{side}"), getattr(options, f"target_{side}")
+        if target is not None and target != source:
+            raise ValueError(
+                f"shared_tokenizer trains one tokenizer, described by source_{side}={source!r}, "
+                f"but target_{side}={target!r} is given too. Leave it out or drop shared_tokenizer."
+            )
+
+
+def load_or_make_model(
+    model_options: ModelArguments, tokenizer: PreTrainedTokenizerBase, args: Seq2SeqScriptArguments
+) -> PreTrainedModel:
+    """Load the checkpoint that the options name, or make a fresh model for the tokenizer.
+
+    Args:
+        model_options: the model options, already checked.
+        tokenizer: gives a fresh model its vocabulary sizes and special ids.
+        args: the training arguments; label_smoothing_factor moves into a fresh configuration that
+            has the field `label_smoothing`, so that the loss is not smoothed twice.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: if the checkpoint is damaged, or vocabulary and model do not fit.
+    """
+    if model_options.model_name_or_path:
+        model = _from_pretrained(
+            AutoModelForSeq2SeqLM, model_options.model_name_or_path, model_options
+        )
+        check_vocabularies(model.config, tokenizer)
+        return model
+    config = make_config(model_options, tokenizer, label_smoothing=args.label_smoothing_factor)
+    check_vocabularies(config, tokenizer)
+    if hasattr(config, "label_smoothing"):
+        args.label_smoothing_factor = 0.0
+    return AutoModelForSeq2SeqLM.from_config(config)
+
+
+def make_config(
+    model_options: ModelArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    label_smoothing: float = 0.0,
+) -> PreTrainedConfig:
+    """Make the configuration of a fresh model.
+
+    Args:
+        model_options: model_type and config_overrides, which win over everything else.
+        tokenizer: gives vocabulary sizes and special ids.
+        label_smoothing: see `load_or_make_model`.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        ValueError: if the configuration refuses a value or a combination.
+    """
+    config_class = CONFIG_MAPPING[model_options.model_type]
+    fields = {field.name for field in dataclasses.fields(config_class)}
+    values = {
+        "vocab_size": len(tokenizer),
+        "decoder_vocab_size": len(target_side(tokenizer)),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "decoder_start_token_id": _start_id(tokenizer),
+        "label_smoothing": label_smoothing,
+    }
+    if target_side(tokenizer) is tokenizer:
+        del values["decoder_vocab_size"]
+    values = {name: value for name, value in values.items() if name in fields}
+    values |= typed_overrides(config_class, read_overrides(model_options.config_overrides))
+    try:
+        return AutoConfig.for_model(model_options.model_type, **values)
+    except (StrictDataclassError, ValueError, TypeError) as error:
+        reason = error.__cause__ or error
+        raise ValueError(
+            f"config_overrides: {config_class.__name__} refuses them: {reason}"
+        ) from error
+
+
+def target_side(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of the targets: the tokenizer itself if both sides share one.
+
+    Args:
+        tokenizer: any tokenizer.
+
+    Returns:
+        The tokenizer that decodes what the model writes.
+    """
+    return getattr(tokenizer, "target_tokenizer", None) or tokenizer
+
+
+def _start_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    for token_id in (tokenizer.bos_token_id, tokenizer.cls_token_id, tokenizer.pad_token_id):
+        if token_id is not None:
+            return token_id
+    raise ValueError(
+        "the decoder needs a first token, but the tokenizer has no bos, cls or pad token. "
+        "Pass --config_overrides decoder_start_token_id=ID."
+    )
+
+
+def check_vocabularies(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a model whose tables do not fit the tokenizer.
+
+    Args:
+        config: of the model.
+        tokenizer: of the data.
+
+    Raises:
+        ValueError: if they do not fit.
+    """
+    sides = {"vocab_size": tokenizer}
+    if target_side(tokenizer) is not tokenizer:
+        if getattr(config, "decoder_vocab_size", None) is None:
+            raise ValueError(
+                f"model_type {config.model_type!r} has one vocabulary, but source and target have "
+                "a tokenizer each. "
+                "Pass --shared_tokenizer, or use a model with decoder_vocab_size."
+            )
+        sides["decoder_vocab_size"] = target_side(tokenizer)
+    for name, side in sides.items():
+        if getattr(config, name) < len(side):
+            raise ValueError(
+                f"{name} of the model must hold all {len(side)} tokens of the tokenizer, got "
+                f"{getattr(config, name)}. "
+                "Leave it out of config_overrides, or use the tokenizer that belongs to the "
+                "checkpoint."
+            )
+
+
+def check_lengths(
+    config: PreTrainedConfig, lengths: Mapping[str, Sequence[tuple[int, int]]]
+) -> None:
+    """Refuse data that is longer than the positions of the model.
+
+    Args:
+        config: of the model; without `max_position_embeddings` every length is fine.
+        lengths: source and target lengths in tokens for each part of the data.
+
+    Raises:
+        ValueError: if a source or target is too long.
+    """
+    limit = getattr(config, "max_position_embeddings", None)
+    if not limit:
+        return
+    for part, pairs in lengths.items():
+        for side, longest in zip(
+            ("source", "target"), map(max, zip(*pairs, strict=True)), strict=True
+        ):
+            if longest > limit:
+                raise ValueError(
+                    f"the model takes {limit} positions (max_position_embeddings), but the "
+                    f"longest {part} {side} "
+                    f"has {longest} tokens. Pass --max_{side}_length {limit} to cut, or a larger "
+                    "max_position_embeddings in --config_overrides for a fresh model."
+                )
+
+
+def check_same_model(checkpoint: Path, config: PreTrainedConfig) -> None:
+    """Refuse to resume a model with another configuration.
+
+    Args:
+        checkpoint: where the run resumes.
+        config: that the options describe.
+
+    Raises:
+        ValueError: if a field differs.
+    """
+    stored = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    wanted = json.loads(config.to_json_string(use_diff=False))
+    passing = (
+        "architectures",
+        "dtype",
+        "use_cache",
+        "transformers_version",
+        "_name_or_path",
+        "auto_map",
+    )
+    different = [
+        f"{name} is {stored[name]!r} there and {wanted[name]!r} here"
+        for name in stored.keys() & wanted.keys() - set(passing)
+        if stored[name] != wanted[name]
+    ]
+    if stored.get("model_type") != config.model_type or different:
+        raise ValueError(
+            f"cannot resume from {str(checkpoint)!r}, its model is another one: "
+            f"{'; '.join(sorted(different)) or stored.get('model_type')}. Give the options the "
+            "run began with, "
+            "another output_dir, or --overwrite_output_dir."
+        )
+
+
+def set_generation_defaults(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **values: Any
+) -> None:
+    """Write into the model's generation_config what the run is evaluated with.
+
+    Args:
+        model: the model; its start token stays.
+        tokenizer: gives the special ids that the model does not set.
+        **values: fields of the generation config; None leaves a field as it is.
+    """
+    generation_config = model.generation_config or GenerationConfig()
+    special_ids = {
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "decoder_start_token_id": model.config.decoder_start_token_id,
+    }
+    for name, value in special_ids.items():
+        if getattr(generation_config, name) is None:
+            setattr(generation_config, name, value)
+    for name, value in values.items():
+        if value is not None:
+            setattr(generation_config, name, value)
+    generation_config._from_model_config = False
+    model.generation_config = generation_config
+
+
+def _from_pretrained(auto_class: Any, name: str, options: ModelArguments) -> Any:
+    """Load with the Hub options; whatever a damaged or missing checkpoint causes is one error."""
+    try:
+        return auto_class.from_pretrained(
+            name,
+            cache_dir=options.cache_dir,
+            revision=options.model_revision,
+            token=options.token,
+            trust_remote_code=options.trust_remote_code,
+        )
+    except (
+        Exception
+    ) as error:  # json, safetensors, tokenizers and the Hub each raise their own kind
+        raise ValueError(
+            f"{auto_class.__name__} cannot load {name!r}: {error} "
+            "Check the path or name; if the files are damaged, fetch or save them again."
+        ) from error
+
+
+def generation_length(
+    config: Any, options: DataTrainingArguments, lengths: Sequence[tuple[int, int]] | None
+) -> int | None:
+    """Return the longest output that generate may write, start token included.
+
+    Args:
+        config: of the model; its positions are an upper limit.
+        options: may set max_target_length.
+        lengths: of the training pairs.
+
+    Returns:
+        The length in tokens, or None to keep what the checkpoint says.
+    """
+    longest = options.max_target_length
+    if longest is None and lengths:
+        longest = max(target for _, target in lengths) * 3 // 2
+    if longest is None:
+        return None
+    return min(longest + 1, getattr(config, "max_position_embeddings", None) or longest + 1)
