@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import run_seq2seq
+from transformers.utils.logging import disable_progress_bar
 
 from hf_seqmodels.data import DATE_LOCALES, date_splits
 from hf_seqmodels.evaluation import n_best
@@ -214,15 +215,14 @@ def show_use(output_dir: Path) -> None:
         if (output_dir / name).exists():
             print(f"\n{text}: {output_dir / name}", end="")
     print("\n\nLoad the model with three lines of Python:\n")
-    print("    import hf_seqmodels")
-    print("    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer")
-    print(
-        f'    model, tokenizer = (auto.from_pretrained("{output_dir}") for auto in (AutoModelForSeq2SeqLM, AutoTokenizer))'
-    )
+    print("    import hf_seqmodels, transformers")
+    for name, auto in (("model", "AutoModelForSeq2SeqLM"), ("tokenizer", "AutoTokenizer")):
+        print(f'    {name} = transformers.{auto}.from_pretrained("{output_dir}")')
 
 
 if __name__ == "__main__":
     logging.basicConfig(format="%(message)s", level=logging.INFO)
+    disable_progress_bar()  # of loading and saving; training keeps its own
     try:
         main()
     except (ValueError, OSError) as error:

@@ -50,6 +50,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     set_seed,
 )
+from transformers.utils.logging import disable_progress_bar
 
 import hf_seqmodels  # noqa: F401  (registers the model types)
 from hf_seqmodels.data import LengthGroupedBatchSampler, Seq2SeqCollator, TokenBudgetBatchSampler
@@ -232,7 +233,6 @@ def run_all(run: Run) -> dict[str, Any]:
             texts[part], record[part] = predict(run, part)
     with run_folder.staged(args.output_dir) if args.should_save else nullcontext() as folder:
         if args.do_train:
-            trainer.model.config.use_cache = True  # Trainer turns it off while training
             trainer.save_model(str(folder or args.output_dir), _internal_call=True)
         if folder:
             write_report(run, folder, record, texts)
@@ -286,10 +286,11 @@ def train(run: Run) -> dict[str, Any]:
     """
     trainer, checkpoint = run.trainer, run.checkpoint
     if run.args.predict_with_generate and run.corpus.validation:
-        trainer.compute_metrics = scorer(run, "validation")
+        trainer.compute_metrics = scorer(run)
     start = time.perf_counter()
     if checkpoint is None or not trainer.take_finished_state(checkpoint):
         trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+    trainer.model.config.use_cache = trainer.use_cache  # Trainer turns it off while it trains
     state = trainer.state
     losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
     return {
@@ -303,17 +304,16 @@ def train(run: Run) -> dict[str, Any]:
     }
 
 
-def scorer(run: Run, part: str) -> Callable[[EvalPrediction], dict[str, float]]:
-    """Return the function that the trainer calls with its predictions of one part of the data.
+def scorer(run: Run) -> Callable[[EvalPrediction], dict[str, float]]:
+    """Return the function that the trainer calls with its predictions on the validation data.
 
     Args:
         run: the run.
-        part: validation or test.
 
     Returns:
         A function from token ids to scores.
     """
-    examples = by_length(getattr(run.corpus, part))
+    examples = by_length(run.corpus.validation)
 
     def score(evaluation: EvalPrediction) -> dict[str, float]:
         texts = decode(evaluation.predictions, run.tokenizer)[: len(examples)]
@@ -437,6 +437,7 @@ def command() -> None:
     )
     for name in ("httpx", "absl", "datasets"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    disable_progress_bar()  # of loading and saving; training keeps its own
     try:
         run = prepare(sys.argv[1:])
     except (ValueError, OSError) as error:

@@ -5,7 +5,13 @@ from typing import Any
 
 from torch.utils.data import DataLoader, SequentialSampler
 from torch.utils.data.sampler import BatchSampler
-from transformers import EarlyStoppingCallback, Seq2SeqTrainer, TrainerCallback, TrainerState
+from transformers import (
+    EarlyStoppingCallback,
+    PreTrainedModel,
+    Seq2SeqTrainer,
+    TrainerCallback,
+    TrainerState,
+)
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import seed_worker
 
@@ -18,14 +24,21 @@ class BatchSamplerTrainer(Seq2SeqTrainer):
     processes.
 
     Args:
-        *args: passed on to `Seq2SeqTrainer`.
-        train_batch_sampler: yields lists of row numbers and has `set_epoch`; None means the sampling
-            of transformers.
+        model: the model to train.
+        train_batch_sampler: yields lists of row numbers and has `set_epoch`; None leaves sampling
+            to transformers.
         **kwargs: passed on to `Seq2SeqTrainer`.
     """
 
-    def __init__(self, *args: Any, train_batch_sampler: BatchSampler | None = None, **kwargs: Any):
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        *,
+        model: PreTrainedModel,
+        train_batch_sampler: BatchSampler | None = None,
+        **kwargs: Any,
+    ):
+        self.use_cache = getattr(model.config, "use_cache", None)
+        super().__init__(model=model, **kwargs)
         self.train_batch_sampler = train_batch_sampler
         if train_batch_sampler is not None:
             self.add_callback(_SetEpoch(train_batch_sampler))
