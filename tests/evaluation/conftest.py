@@ -19,8 +19,21 @@ VOCAB_SIZE = 17
 SPECIAL_IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 
+@torch.no_grad()
+def sharpen(model, *, scale, end_bias):
+    """Make the outputs of a random model differ clearly and end at different lengths."""
+    model.get_output_embeddings().weight.mul_(scale)
+    if hasattr(model, "final_logits_bias"):
+        model.final_logits_bias[:, 2] += end_bias
+    elif model.get_output_embeddings().bias is not None:
+        model.get_output_embeddings().bias[2] += end_bias
+    else:
+        model.get_output_embeddings().weight[2] *= end_bias
+    return model
+
+
 def make_bart(**options):
-    return BartForConditionalGeneration(
+    model = BartForConditionalGeneration(
         BartConfig(
             vocab_size=VOCAB_SIZE,
             d_model=12,
@@ -38,6 +51,7 @@ def make_bart(**options):
             **options,
         )
     )
+    return sharpen(model, scale=1.0, end_bias=0.0)
 
 
 def make_marian():
@@ -53,14 +67,14 @@ def make_marian():
             encoder_ffn_dim=8,
             decoder_ffn_dim=8,
             max_position_embeddings=32,
-            init_std=0.7,
+            init_std=0.4,
             decoder_start_token_id=0,
             forced_eos_token_id=None,
             **SPECIAL_IDS,
         )
     )
     model.generation_config.bad_words_ids = [[0]]
-    return model
+    return sharpen(model, scale=1.5, end_bias=1.0)
 
 
 def make_t5():
@@ -77,9 +91,7 @@ def make_t5():
             **SPECIAL_IDS,
         )
     )
-    with torch.no_grad():
-        model.lm_head.weight.mul_(0.7)
-    return model
+    return sharpen(model, scale=0.6, end_bias=2.0)
 
 
 def make_rnn(**options):
@@ -91,9 +103,7 @@ def make_rnn(**options):
         "initializer_range": 1.0,
     }
     model = RnnSeq2SeqForConditionalGeneration(RnnSeq2SeqConfig(**{**settings, **options}))
-    with torch.no_grad():  # far from uniform, so that hypotheses differ clearly
-        model.lm_head.weight.mul_(4.0)
-    return model
+    return sharpen(model, scale=10.0 if model.config.cell_type == "lstm" else 5.0, end_bias=1.0)
 
 
 MODELS = {
