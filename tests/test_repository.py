@@ -117,3 +117,16 @@ def test_warning_from_a_file_of_the_package_is_an_error():
     with warnings.catch_warnings(record=True) as caught:
         exec(warn, {"__name__": "somebody_else"})
     assert len(caught) == 1
+
+
+def readme_snippets():
+    """Return the Python blocks of README.md."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("snippet", readme_snippets())
+def test_python_in_the_readme_runs(snippet):
+    code = compile(snippet, "README.md", "exec")
+    if "path/to" not in snippet:  # such a block needs a model of the reader
+        exec(code, {})
