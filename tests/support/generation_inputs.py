@@ -1,0 +1,40 @@
+"""What generate() gets from a case, and what it wrote."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from family_cases import Case, Row
+from padded_rows import alone, pad_rows
+
+
+def prompt_sides(case: Case):
+    """Return the sides that generate() is given: the source, or the prompt of a language model."""
+    return case.grid.sides[:1]
+
+
+def prompts(
+    case: Case, rows: Sequence[Row] | None = None, layout: str = "left", *, extra: int = 0
+) -> dict[str, Tensor]:
+    """Return the arguments of generate() for rows as one batch."""
+    sides = prompt_sides(case)
+    return pad_rows(case, case.config(), layout, rows=rows, sides=sides, extra=extra).batch
+
+
+def prompt_alone(case: Case, row: Row) -> dict[str, Tensor]:
+    """Return the arguments of generate() for one row without padding."""
+    return alone(case, row, sides=prompt_sides(case))
+
+
+def written(case: Case, inputs: dict[str, Tensor], sequences: Tensor) -> Tensor:
+    """Return the tokens behind the prompt or the start token, (rows, steps)."""
+    if len(case.grid.sides) == 1:
+        return sequences[:, inputs[case.written_side.tokens].shape[1] :]
+    return sequences[:, 1:]
+
+
+def generate(case: Case, model, inputs: dict[str, Tensor], *, seed: int = 0, **options) -> Tensor:
+    """Call generate() and return what it wrote, (rows, steps)."""
+    torch.manual_seed(seed)
+    return written(case, inputs, model.generate(**inputs, **options))
