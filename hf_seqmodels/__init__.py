@@ -1,8 +1,8 @@
 """Classic sequence models as first-class citizens of the Hugging Face ecosystem.
 
 Importing the package registers its model families with the Auto classes of transformers, and does
-nothing else. What stands around the models loads on first use: `hf_seqmodels.data` (tokenizers, files,
-batches), `hf_seqmodels.evaluation` (metrics, decoding, n-best lists, alignments) and
+nothing else. What stands around the models loads on first use: `hf_seqmodels.data` (tokenizers,
+files, batches), `hf_seqmodels.evaluation` (metrics, decoding, n-best lists, alignments) and
 `hf_seqmodels.analysis` (plots).
 """
 
