@@ -38,6 +38,10 @@ class TextMetric(evaluate.Metric, ABC):
             ],
         )
 
+    def _build_data_dir(self) -> str:
+        # Kept in memory nothing is written, so nothing need be writable.
+        return self._data_dir_root if self.keep_in_memory else super()._build_data_dir()
+
     def compute(self, *, predictions=None, references=None, **options) -> dict[str, Any] | None:
         """Score a corpus: the texts given here and those added before.
 

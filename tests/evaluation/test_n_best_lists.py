@@ -215,8 +215,9 @@ def test_lists_are_shorter_where_no_more_outputs_exist(bart, tokenizer):
     assert found == [[5, 5], [5, 6], [6, 5], [6, 6]]
 
 
-def test_the_end_of_a_long_list_of_allowed_sequences_is_found(bart, tokenizer):
-    """Constrained to one sequence, whatever the beam."""
+@pytest.mark.parametrize("length_penalty", [1.0, 6.0, -6.0])
+def test_one_allowed_sequence_is_a_list_of_one(bart, tokenizer, length_penalty):
+    """The penalty scales what generate() subtracts to rule a hypothesis out, too."""
     path = [5, 6, 7, 2]
 
     def follow(batch_id, ids):
@@ -229,6 +230,7 @@ def test_the_end_of_a_long_list_of_allowed_sequences_is_found(bart, tokenizer):
         ["a b"],
         num_beams=4,
         max_new_tokens=6,
+        length_penalty=length_penalty,
         prefix_allowed_tokens_fn=follow,
         progress=False,
     )
