@@ -212,25 +212,28 @@ class RecurrentLayer(GradientCheckpointingLayer):
         *state: Tensor,
         lengths: Tensor | None = None,
         reference: bool = False,
-    ) -> tuple[Tensor, State]:
+    ) -> tuple[Tensor, ...]:
         """Run over whole sequences, padded on the right.
+
+        State vectors are passed and returned one by one, since reentrant checkpointing gives no
+        gradient to what lies in a tuple.
 
         Args:
             inputs: (B, S, I).
-            *state: state before the first token, both directions side by side; none is zeros. One
-                argument per vector, since reentrant checkpointing does not look into tuples.
+            *state: state before the first token, both directions side by side; none is zeros.
             lengths: real tokens per row, (B) on the CPU, zero allowed; None means no padding.
             reference: loop over time instead of calling the kernel.
 
         Returns:
-            Outputs (B, S, D), zero at padding, and the state after the last real token of each row
-            (of each direction's own reading order); a row without tokens keeps its first state.
+            Outputs (B, S, D), zero at padding, then the vectors of the state after the last real
+            token of each row (of each direction's own reading order); a row without tokens keeps
+            its first state.
         """
         inputs = inputs.to(self.rnn.weight_hh_l0.dtype)
         state = state or self.zero_state(inputs)
-        if reference or not self.cell.has_kernel:
-            return self._run_loop(inputs, state, lengths)
-        return self._run_kernel(inputs, state, lengths)
+        run = self._run_loop if reference or not self.cell.has_kernel else self._run_kernel
+        outputs, final_state = run(inputs, state, lengths)
+        return (outputs, *final_state)
 
     def _run_loop(
         self, inputs: Tensor, state: State, lengths: Tensor | None
@@ -539,11 +542,11 @@ class RecurrentStack(nn.Module):
             if index:
                 layer_input = self.dropout(layer_input)
             state = () if states is None else states[index]
-            output, final_state = layer(layer_input, *state, lengths=lengths, reference=reference)
+            output, *final_state = layer(layer_input, *state, lengths=lengths, reference=reference)
             if index:
                 output = self.connections[index - 1](layer_input, output)
             below.append(output)
-            final_states.append(final_state)
+            final_states.append(tuple(final_state))
         return below[1:], final_states
 
     def sequence_masks(self, inputs: Tensor, states: list[State]) -> list[Tensor | None]:
