@@ -2,10 +2,13 @@
 passes."""
 
 import torch
+import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
+# transformers 5.17 cuts its beams by config.vocab_size, later versions by the width of the logits
+BEAMS_READ_CONFIG = transformers.__version__.startswith("5.17.")
 NUM_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "GRU": 3, "LSTM": 4}
 
 
@@ -108,6 +111,16 @@ class TwoVocabulariesMixin:
                     self.get_output_embeddings(), new_num_tokens, mean_resizing=mean_resizing
                 )
             )
+
+    def _beam_search(self, *args, **kwargs):
+        if not BEAMS_READ_CONFIG:
+            return super()._beam_search(*args, **kwargs)
+        source_vocab_size = self.config.vocab_size
+        self.config.vocab_size = self.config.target_vocab_size
+        try:
+            return super()._beam_search(*args, **kwargs)
+        finally:
+            self.config.vocab_size = source_vocab_size
 
     def compute_transition_scores(
         self,
