@@ -62,29 +62,32 @@ def find_checkpoint(output_dir: str, *, resume_from: str | None, overwrite: bool
                 "folder."
             )
         return Path(resume_from)
-    if overwrite or not folder.is_dir() or not any(folder.iterdir()):
-        if resume_from:
-            raise ValueError(
-                f"resume_from_checkpoint: {output_dir!r} holds no checkpoint. Leave the option out."
-            )
-        return None
-    return _newest_checkpoint(folder, explicit=bool(resume_from))
-
-
-def _newest_checkpoint(folder: Path, *, explicit: bool) -> Path | None:
-    if (folder / FINISHED_FILE).exists() and not explicit:
+    entries = list(folder.iterdir()) if folder.is_dir() else []
+    foreign = sorted(path.name for path in entries if not is_run_file(path))
+    if foreign:
         raise ValueError(
-            f"output_dir {str(folder)!r} holds a finished run. Choose another folder, pass "
+            f"output_dir {output_dir!r} holds files that no run has written: "
+            f"{', '.join(foreign[:5])}. Choose an empty or a new folder."
+        )
+    if overwrite:
+        return None
+    if FINISHED_FILE in (path.name for path in entries) and not resume_from:
+        raise ValueError(
+            f"output_dir {output_dir!r} holds a finished run. Choose another folder, pass "
             "--overwrite_output_dir to replace it, or --resume_from_checkpoint true to train it "
             "further."
         )
-    foreign = sorted(path.name for path in folder.iterdir() if not is_run_file(path))
-    if foreign:
+    checkpoint = _newest_checkpoint(folder)
+    if resume_from and checkpoint is None:
         raise ValueError(
-            f"output_dir {str(folder)!r} holds files that no run has written: "
-            f"{', '.join(foreign[:5])}. "
-            "Choose an empty or a new folder."
+            f"resume_from_checkpoint: {output_dir!r} holds no complete checkpoint. "
+            "Leave the option out to begin anew."
         )
+    return checkpoint
+
+
+def _newest_checkpoint(folder: Path) -> Path | None:
+    """Return the newest complete checkpoint in a folder that may not exist, and say so."""
     for checkpoint in sorted(
         folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"), key=checkpoint_step, reverse=True
     ):
@@ -97,11 +100,6 @@ def _newest_checkpoint(folder: Path, *, explicit: bool) -> Path | None:
             )
             return checkpoint
         logger.warning(f"{checkpoint} is not complete ({problem}) and is passed over.")
-    if explicit:
-        raise ValueError(
-            f"resume_from_checkpoint: {str(folder)!r} holds no complete checkpoint. Leave the "
-            "option out to begin anew."
-        )
     return None
 
 
