@@ -8,20 +8,13 @@ import transformers
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
 import hf_seqmodels
+from family_grids import GRIDS
 from hf_seqmodels import auto_classes
 from hf_seqmodels.auto_classes import FAMILIES, Family, auto_map_for, register
 
 # generate() of transformers treats classes differently that have one of these in their name
 SPECIAL_NAMES = ("xlstm", "rwkv", "xlnet", "reformer", "minimax", "mamba")
-TINY_SETTINGS = {
-    "seqmodels_rnn_seq2seq": {
-        "vocab_size": 23,
-        "decoder_vocab_size": 29,
-        "embedding_size": 10,
-        "hidden_size": 12,
-        "encoder_hidden_size": 14,
-    }
-}
+TINY_SETTINGS = {grid.model_type: grid.base for grid in GRIDS}
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.model_type)
 
 
