@@ -175,7 +175,7 @@ def test_overwriting_begins_anew_and_keeps_nothing_of_the_old_run(tiny_options, 
 
 def test_a_finished_run_is_trained_further_only_on_request(tiny_options, tmp_path):
     main(tiny_options("--num_train_epochs", "1"))
-    with pytest.raises(ValueError, match="holds a finished run. Choose another folder"):
+    with pytest.raises(ValueError, match=r"holds a finished run\. Choose another folder"):
         prepare(tiny_options())
     record = main(tiny_options("--resume_from_checkpoint", "true"))
     assert (record["train"]["resumed_at_step"], record["train"]["steps"]) == (6, 12)

@@ -1,0 +1,51 @@
+"""Every published recipe is a valid command, and says what it is."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from run_seq2seq import OPTION_CLASSES
+from script_arguments import parse_arguments, read_overrides, typed_overrides
+from seq2seq_arguments import settle_arguments
+from seq2seq_data import Corpus, Example
+from seq2seq_model import check_model_choice
+from transformers import CONFIG_MAPPING
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = sorted((ROOT / "training" / "recipes").glob("*.yaml"))
+PATH_OPTIONS = ("train_file", "validation_file", "test_file", "output_dir", "cache_dir")
+
+
+@pytest.fixture(params=RECIPES, ids=lambda path: path.stem)
+def recipe(request):
+    return request.param
+
+
+def test_there_are_recipes():
+    assert {"dates", "g2p_dutch", "g2p_bulgarian", "g2p_cmudict", "inflection_german"} <= {
+        path.stem for path in RECIPES
+    }
+
+
+def test_every_option_of_the_recipe_is_valid_together(recipe, tmp_path):
+    options = [str(recipe), "--output_dir", str(tmp_path / "run"), "--use_cpu"]
+    model_options, data_options, args = parse_arguments(OPTION_CLASSES, options)
+    check_model_choice(model_options)
+    rows = [Example("a", ["b"])]
+    settle_arguments(args, data_options, Corpus(train=rows, validation=rows), given={})
+    overrides = read_overrides(model_options.config_overrides)
+    config_class = CONFIG_MAPPING[model_options.model_type]
+    config = config_class(**typed_overrides(config_class, overrides))
+    assert config.is_encoder_decoder
+
+
+def test_recipes_name_no_files(recipe):
+    assert not set(yaml.safe_load(recipe.read_text(encoding="utf-8"))) & set(PATH_OPTIONS)
+
+
+def test_recipes_say_how_they_are_run_and_fix_a_seed(recipe):
+    text = recipe.read_text(encoding="utf-8")
+    assert f"training/recipes/{recipe.name}" in text or "demo.py" in text
+    assert re.search(r"^seed: \d+", text, re.MULTILINE)
+    assert text.startswith("# ")
