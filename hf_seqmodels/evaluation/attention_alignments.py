@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -177,9 +178,8 @@ def cross_attention(
         )
     num_tokens, source_length = targets.shape[1], inputs["input_ids"].shape[1]
     chosen = [layers[_check_index("layer", layer, len(layers))]] if layer != "mean" else layers
-    weights = sum(_choose_head(tensor, head) for tensor in chosen) / len(
-        chosen
-    )  # (B, P - 1 + T, S)
+    # (B, P - 1 + T, S)
+    weights = torch.stack([_choose_head(tensor, head) for tensor in chosen]).mean(dim=0)
     if weights.shape[-1] != source_length:
         raise ValueError(
             f"{type(model).__name__} attends to {weights.shape[-1]} positions for {source_length} "

@@ -66,7 +66,7 @@ def load_metric(name: str, **module_kwargs: Any) -> "evaluate.Metric":
     try:
         from evaluate.loading import import_main_class
 
-        metric_class = import_main_class(f"hf_seqmodels.evaluation.metrics.{name}.{name}")
+        metric_class: Any = import_main_class(f"hf_seqmodels.evaluation.metrics.{name}.{name}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("hf_seqmodels"):
             raise

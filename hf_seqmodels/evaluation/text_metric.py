@@ -42,7 +42,13 @@ class TextMetric(evaluate.Metric, ABC):
         # Kept in memory nothing is written, so nothing need be writable.
         return self._data_dir_root if self.keep_in_memory else super()._build_data_dir()
 
-    def compute(self, *, predictions=None, references=None, **options) -> dict[str, Any] | None:
+    def compute(
+        self,
+        *,
+        predictions: Sequence[str] | None = None,
+        references: Sequence[str | Sequence[str]] | None = None,
+        **options: Any,
+    ) -> dict[str, Any] | None:
         """Score a corpus: the texts given here and those added before.
 
         Args:
@@ -68,7 +74,13 @@ class TextMetric(evaluate.Metric, ABC):
             )
         return super().compute(predictions=predictions, references=references, **options)
 
-    def add_batch(self, *, predictions=None, references=None, **inputs) -> None:
+    def add_batch(
+        self,
+        *,
+        predictions: Sequence[str] | None = None,
+        references: Sequence[str | Sequence[str]] | None = None,
+        **inputs: Any,
+    ) -> None:
         """Add texts to be scored by the next call of compute().
 
         Args:
@@ -83,7 +95,13 @@ class TextMetric(evaluate.Metric, ABC):
         if predictions:
             super().add_batch(predictions=predictions, references=references, **inputs)
 
-    def add(self, *, prediction=None, reference=None, **inputs) -> None:
+    def add(
+        self,
+        *,
+        prediction: Any = None,
+        reference: Any = None,
+        **inputs: Any,
+    ) -> None:
         """Add one text to be scored by the next call of compute().
 
         Args:
@@ -177,7 +195,7 @@ def normalize_text(text: str, *, lowercase: bool = False, unicode_form: str | No
     return text.lower() if lowercase else text
 
 
-def reference_streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
+def reference_streams(references: Sequence[Sequence[str]]) -> list[Any]:
     """Turn references per item into sacrebleu's streams: the first of every item, the second, ...
 
     Args:
