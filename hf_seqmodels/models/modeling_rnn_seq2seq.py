@@ -709,7 +709,13 @@ class RnnSeq2SeqForConditionalGeneration(
     # What generate() needs to know
 
     def prepare_inputs_for_generation(
-        self, *args, encoder_outputs=None, **kwargs
+        self,
+        input_ids,
+        next_sequence_length=None,
+        past_key_values=None,
+        encoder_outputs=None,
+        decoder_attention_mask=None,
+        **kwargs,
     ) -> dict[str, Any]:
         """Prepare one step of generate(); the keys of the source are projected once and kept beside
         its states."""
@@ -721,9 +727,30 @@ class RnnSeq2SeqForConditionalGeneration(
                     keys,
                     values,
                 )
+        num_read = 0 if past_key_values is None else past_key_values.get_seq_length()
+        if num_read and next_sequence_length is None and decoder_attention_mask is None:
+            # generate() finds the new tokens of a continued target by the length of that mask
+            next_sequence_length = input_ids.shape[1] - num_read
+            if next_sequence_length < 1:
+                raise ValueError(
+                    f"decoder_input_ids must hold the tokens that past_key_values has read "
+                    f"({num_read}) and at least one more, got {input_ids.shape[1]}. Pass the whole "
+                    f"target so far."
+                )
         return super().prepare_inputs_for_generation(
-            *args, encoder_outputs=encoder_outputs, **kwargs
+            input_ids,
+            next_sequence_length=next_sequence_length,
+            past_key_values=past_key_values,
+            encoder_outputs=encoder_outputs,
+            decoder_attention_mask=decoder_attention_mask,
+            **kwargs,
         )
+
+    def _expand_inputs_for_generation(self, *args, encoder_outputs=None, **kwargs):
+        if encoder_outputs is not None:  # rows and keys are written into it: not the caller's own
+            encoder_outputs = as_encoder_output(encoder_outputs, self.config)
+            kwargs["encoder_outputs"] = RecurrentEncoderOutput(**encoder_outputs)
+        return super()._expand_inputs_for_generation(*args, **kwargs)
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         if generation_config.cache_implementation not in (None, "dynamic"):
