@@ -55,6 +55,9 @@ class Grid:
         representatives: {case: options}, a few dozen that cover every value of every option.
         full: {group: {case: options}}, the product of the options; one test item runs one group.
         fixed_fields: config fields that have one legal value.
+        tiny_vocabulary: options that leave five tokens to write, so that a test can enumerate all
+            sequences.
+        refused_caches: values of `cache_implementation` that do not apply.
         generates: whether the head has generate(), with a cache.
         has_reference: whether the config has `implementation`, "fast" or "reference".
     """
@@ -67,6 +70,8 @@ class Grid:
     representatives: Mapping[str, Mapping[str, Any]]
     full: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     fixed_fields: frozenset[str] = frozenset()
+    tiny_vocabulary: Mapping[str, Any] = field(default_factory=dict)
+    refused_caches: tuple[str, ...] = ()
     generates: bool = True
     has_reference: bool = True
 

@@ -270,4 +270,6 @@ RNN_SEQ2SEQ = Grid(
     representatives=representatives(),
     full=full_grid(),
     fixed_fields=frozenset({"is_encoder_decoder"}),
+    tiny_vocabulary={"decoder_vocab_size": 5},
+    refused_caches=("static", "offloaded", "offloaded_static", "quantized"),
 )
