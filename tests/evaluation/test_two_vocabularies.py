@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from hf_seqmodels import RnnSeq2SeqConfig, RnnSeq2SeqForConditionalGeneration
+from hf_seqmodels.data import Seq2SeqTokenizer, train_tokenizer
 from hf_seqmodels.evaluation import alignments, decode_corpus, n_best, score_targets
 
 SOURCES = ["a b c", "d", "", "e f g h i j a", "k l"]
@@ -45,30 +46,12 @@ def variants(scorer):
 
 
 @pytest.fixture
-def pair(request):
-    """A tokenizer with a target side, as `Seq2SeqTokenizer` has one; here with other words."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    def make(words):
-        vocabulary = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3}
-        vocabulary |= {word: 4 + index for index, word in enumerate(words)}
-        backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        backend.post_processor = processors.TemplateProcessing(
-            single="$A </s>", special_tokens=[("</s>", 2)]
-        )
-        return PreTrainedTokenizerFast(
-            tokenizer_object=backend,
-            pad_token="<pad>",
-            bos_token="<s>",
-            eos_token="</s>",
-            unk_token="<unk>",
-        )
-
-    source_side = make("abcdefghijklm")
-    source_side.target_tokenizer = make("TUVWXYZ")
-    return source_side
+def pair():
+    """The source reads a to m, the target writes T to Z."""
+    source_side = train_tokenizer(["a b c d e f g h i j k l m"], model="symbol")
+    target_side = train_tokenizer(["T U V W X Y Z"], model="symbol")
+    assert (len(source_side), len(target_side)) == (17, 11)
+    return Seq2SeqTokenizer.from_pair(source_side, target_side)
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
@@ -112,8 +95,9 @@ def test_alignments_follow_the_winning_beam(pair, scorer):
 
 def test_texts_are_encoded_and_decoded_by_the_side_they_belong_to(pair):
     model = make_model("general", "gru", "current")
+    u, v = pair.target_tokenizer.convert_tokens_to_ids(["U", "V"])
     (score,) = score_targets(model, pair, ["a b"], ["U V"], progress=False)
-    assert score.token_ids == [5, 6, 2]
+    assert score.token_ids == [u, v, 2]
     (alignment,) = alignments(model, pair, ["a b"], ["U V"], progress=False)
     assert alignment.source_tokens == ["a", "b", "</s>"]
     assert alignment.target_tokens == ["U", "V", "</s>"]
@@ -122,3 +106,28 @@ def test_texts_are_encoded_and_decoded_by_the_side_they_belong_to(pair):
     assert texts == [hypotheses[0].text for hypotheses in lists]
     assert set(" ".join(texts).split()) <= {*"TUVWXYZ"}
     assert any(texts)
+
+
+@pytest.mark.parametrize("kind", ["char", "symbol", "word", "bpe", "wordpiece", "unigram"])
+def test_every_kind_of_tokenizer_of_the_package_serves(kind):
+    """Also alone, with one vocabulary; words of an alignment are those of the texts."""
+    texts = ["le chat noir dort", "chat chat dort", "un chien noir"]
+    tokenizer = train_tokenizer(texts, model=kind, vocab_size=None if kind == "char" else 30)
+    torch.manual_seed(0)
+    config = RnnSeq2SeqConfig(vocab_size=len(tokenizer), embedding_size=4, hidden_size=6)
+    model = RnnSeq2SeqForConditionalGeneration(config).eval()
+    for text, score in zip(
+        texts, score_targets(model, tokenizer, texts, texts, progress=False), strict=True
+    ):
+        assert score.token_ids == tokenizer(text)["input_ids"]
+        assert tokenizer.decode(score.token_ids, skip_special_tokens=True).strip() == text
+    for text, alignment in zip(
+        texts, alignments(model, tokenizer, texts, texts, progress=False), strict=True
+    ):
+        words = alignment.merge_words()
+        assert words.source_tokens == words.target_tokens == [*text.split(), "</s>"]
+        np.testing.assert_allclose(words.weights.sum(axis=1), 1, atol=1e-5)
+    (hypotheses,) = n_best(
+        model, tokenizer, ["le chat"], num_beams=2, max_new_tokens=5, progress=False
+    )
+    assert len(hypotheses) == 2
