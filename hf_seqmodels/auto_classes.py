@@ -12,10 +12,13 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForSeq2SeqLM,
+    AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
+    PreTrainedTokenizerBase,
 )
 
+from hf_seqmodels.data.seq2seq_tokenizer import Seq2SeqTokenizer
 from hf_seqmodels.models.configuration_rnn_seq2seq import RnnSeq2SeqConfig
 from hf_seqmodels.models.modeling_rnn_seq2seq import (
     RnnSeq2SeqForConditionalGeneration,
@@ -42,6 +45,8 @@ class Family:
     Args:
         config_class: settings of the family; its `model_type` names the family in checkpoints.
         model_classes: {Auto class: model class that it loads for this config}.
+        tokenizer_class: what AutoTokenizer finds under this name in a checkpoint of the family; None
+            where the tokenizers of transformers serve.
         unkept_promises: {line of CONTRACT that the family cannot keep: the reason}.
 
     Raises:
@@ -50,6 +55,7 @@ class Family:
 
     config_class: type[PreTrainedConfig]
     model_classes: Mapping[type[Any], type[PreTrainedModel]]
+    tokenizer_class: type[PreTrainedTokenizerBase] | None = None
     unkept_promises: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -82,6 +88,7 @@ FAMILIES = (
             AutoModel: RnnSeq2SeqModel,
             AutoModelForSeq2SeqLM: RnnSeq2SeqForConditionalGeneration,
         },
+        tokenizer_class=Seq2SeqTokenizer,
     ),
 )
 
@@ -96,6 +103,10 @@ def register() -> None:
         AutoConfig.register(family.model_type, family.config_class)
         for auto_class, model_class in family.model_classes.items():
             auto_class.register(family.config_class, model_class)
+        if family.tokenizer_class is not None:
+            AutoTokenizer.register(
+                family.config_class, tokenizer_class=family.tokenizer_class, exist_ok=True
+            )
 
 
 def auto_map_for(config: PreTrainedConfig | type[PreTrainedConfig]) -> dict[str, str]:

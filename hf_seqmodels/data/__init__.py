@@ -1,0 +1,61 @@
+"""Text in, batches out: reading pairs, training tokenizers, padding and batching; and a generator of dates.
+
+Every name below is loaded on first use, so that importing the package stays light: reading needs
+`datasets`, the dates need `babel`; the rest needs only torch, transformers and tokenizers.
+
+| name | what it does |
+|---|---|
+| `read_pairs` | a JSON Lines, JSON, CSV or TSV file as a dataset of sources and targets |
+| `read_texts` | one column of such a file, or the lines of a text file |
+| `train_tokenizer`, `TOKENIZER_MODELS` | char, symbol, word, bpe, wordpiece and unigram tokenizers |
+| `Seq2SeqTokenizer` | a source and a target tokenizer as one |
+| `Seq2SeqCollator` | pads rows of token ids to a batch |
+| `LengthGroupedBatchSampler` | batches of a fixed number of rows of similar length |
+| `TokenBudgetBatchSampler` | batches of a fixed number of tokens, padding included |
+| `generate_dates`, `date_splits`, `DATE_LOCALES`, `DATE_FORMATS` | dates as twenty locales write them |
+"""
+
+from typing import TYPE_CHECKING
+
+from hf_seqmodels.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from hf_seqmodels.data.batching import LengthGroupedBatchSampler, TokenBudgetBatchSampler
+    from hf_seqmodels.data.collators import Seq2SeqCollator
+    from hf_seqmodels.data.dates import DATE_FORMATS, DATE_LOCALES, date_splits, generate_dates
+    from hf_seqmodels.data.readers import read_pairs, read_texts
+    from hf_seqmodels.data.seq2seq_tokenizer import Seq2SeqTokenizer
+    from hf_seqmodels.data.tokenizer_training import TOKENIZER_MODELS, train_tokenizer
+
+__all__ = [
+    "DATE_FORMATS",
+    "DATE_LOCALES",
+    "TOKENIZER_MODELS",
+    "LengthGroupedBatchSampler",
+    "Seq2SeqCollator",
+    "Seq2SeqTokenizer",
+    "TokenBudgetBatchSampler",
+    "date_splits",
+    "generate_dates",
+    "read_pairs",
+    "read_texts",
+    "train_tokenizer",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "DATE_FORMATS": "dates",
+        "DATE_LOCALES": "dates",
+        "LengthGroupedBatchSampler": "batching",
+        "Seq2SeqCollator": "collators",
+        "Seq2SeqTokenizer": "seq2seq_tokenizer",
+        "TOKENIZER_MODELS": "tokenizer_training",
+        "TokenBudgetBatchSampler": "batching",
+        "date_splits": "dates",
+        "generate_dates": "dates",
+        "read_pairs": "readers",
+        "read_texts": "readers",
+        "train_tokenizer": "tokenizer_training",
+    },
+)

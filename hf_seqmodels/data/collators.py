@@ -1,0 +1,151 @@
+"""Padding rows of token ids to one batch."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+IGNORED_LABEL = -100  # what the losses of transformers skip
+
+
+class Seq2SeqCollator:
+    """Pad source and target token ids to a batch for an encoder-decoder.
+
+    Labels are padded with -100, and always on the right, since the decoder starts at their first position.
+    Columns other than `input_ids`, `attention_mask` and `labels` are dropped. A row without any source
+    token is legal: its attention mask is zero throughout.
+
+    Args:
+        tokenizer: gives the pad token, and the end token that closes a row after cutting.
+        model: if it can `prepare_decoder_input_ids_from_labels`, the batch holds `decoder_input_ids` too,
+            which the Trainer's label smoothing needs.
+        max_source_length: longer sources are cut, in tokens; an end token that closes a row stays.
+        max_target_length: the same for labels.
+        pad_to_multiple_of: widths of the batch are rounded up to a multiple of this.
+        padding_side: where sources are padded.
+
+    Raises:
+        ValueError: if an option is out of range, or the tokenizer has no pad token.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        model: PreTrainedModel | None = None,
+        max_source_length: int | None = None,
+        max_target_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: Literal["right", "left"] = "right",
+    ):
+        if tokenizer.pad_token_id is None:
+            raise ValueError(
+                "a batch needs a pad token, but the tokenizer has none. "
+                "Set one, for example tokenizer.pad_token = tokenizer.eos_token."
+            )
+        if padding_side not in ("right", "left"):
+            raise ValueError(f"padding_side must be 'right' or 'left', got {padding_side!r}.")
+        limits = {
+            "max_source_length": max_source_length,
+            "max_target_length": max_target_length,
+            "pad_to_multiple_of": pad_to_multiple_of,
+        }
+        for name, limit in limits.items():
+            if limit is not None and limit < 1:
+                raise ValueError(f"{name} must be at least 1, or None for no limit, got {limit}.")
+        self.tokenizer = tokenizer
+        self.model = model
+        self.max_source_length = max_source_length
+        self.max_target_length = max_target_length
+        self.pad_to_multiple_of = pad_to_multiple_of or 1
+        self.padding_side = padding_side
+
+    def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+        """Return the batch of some rows.
+
+        Args:
+            features: rows with `input_ids`, and with `attention_mask` and `labels` if all of them have it.
+
+        Returns:
+            `input_ids` and `attention_mask` (B, S); with labels also `labels` (B, T), and
+            `decoder_input_ids` (B, T) where the model asks for them.
+
+        Raises:
+            ValueError: if there are no rows, a column is missing in some of them, or a row is not flat.
+        """
+        if not features:
+            raise ValueError("a batch needs at least one row, got none. Check the batch sampler.")
+        sources = _column(features, "input_ids")
+        if sources is None:
+            raise ValueError(
+                f"each row needs input_ids, got {', '.join(features[0]) or 'no columns'}. "
+                "Encode the texts with the tokenizer first."
+            )
+        attention = _column(features, "attention_mask") or [np.ones_like(row) for row in sources]
+        for index, (row, mask) in enumerate(zip(sources, attention, strict=True)):
+            if len(row) != len(mask):
+                raise ValueError(
+                    f"attention_mask must be as long as input_ids, got {len(mask)} and {len(row)} in row "
+                    f"{index} of the batch. Pass the mask that the tokenizer returned, or leave it out."
+                )
+        limit, end = self.max_source_length, self.tokenizer.eos_token_id
+        pad_source = self.padding_side == "left"
+        batch = {
+            "input_ids": self._pad(
+                [_cut(row, limit, end) for row in sources], self.tokenizer.pad_token_id, pad_source
+            ),
+            "attention_mask": self._pad([row[:limit] for row in attention], 0, pad_source),
+        }
+        labels = _column(features, "labels")
+        if labels is not None:
+            rows = [_cut(row, self.max_target_length, end) for row in labels]
+            batch["labels"] = self._pad(rows, IGNORED_LABEL, False)
+            shift = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
+            if shift is not None:
+                batch["decoder_input_ids"] = shift(labels=batch["labels"])
+        return batch
+
+    def _pad(self, rows: list[np.ndarray], fill: int, on_the_left: bool) -> Tensor:
+        """Return the rows as (B, width) with `fill` on one side; the width is never zero."""
+        width = max(1, *map(len, rows))
+        width = -(-width // self.pad_to_multiple_of) * self.pad_to_multiple_of
+        padded = np.full((len(rows), width), fill, dtype=np.int64)
+        for padded_row, row in zip(padded, rows, strict=True):
+            if on_the_left:
+                padded_row[width - len(row) :] = row
+            else:
+                padded_row[: len(row)] = row
+        return torch.from_numpy(padded)
+
+
+def _column(features: Sequence[Mapping[str, Any]], name: str) -> list[np.ndarray] | None:
+    """Return a column as one array for each row, or None if no row has it."""
+    present = [row.get(name) is not None for row in features]
+    if not any(present):
+        return None
+    if not all(present):
+        raise ValueError(
+            f"either all rows of a batch have {name} or none, but row {present.index(False)} has none. "
+            "Encode all rows in the same way."
+        )
+    rows = [np.asarray(row[name]) for row in features]
+    for index, row in enumerate(rows):
+        if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
+            raise ValueError(
+                f"{name} must be a flat list of token ids in each row, got {features[index][name]!r} in row "
+                f"{index} of the batch. Encode one text a row."
+            )
+    return rows
+
+
+def _cut(row: np.ndarray, limit: int | None, end: int | None) -> np.ndarray:
+    """Shorten a row to `limit` tokens; an end token that closed it closes it again."""
+    if limit is None or len(row) <= limit:
+        return row
+    shortened = row[:limit].copy()
+    if end is not None and row[-1] == end:
+        shortened[-1] = end
+    return shortened

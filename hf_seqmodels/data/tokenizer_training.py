@@ -1,0 +1,378 @@
+"""Training tokenizers that load anywhere with `AutoTokenizer`, without this package.
+
+The models differ in what they take as one token, and in what decoding gives back:
+
+| model | one token is | decoding gives back |
+|---|---|---|
+| char | a Unicode code point; a combining mark is a token of its own | the text |
+| symbol | what stands between blanks, such as a phoneme | the text with single blanks |
+| word | a word or a punctuation mark; `don't` and `well-known` are words | the text |
+| bpe | a frequent string within a word, found by merging pairs | the text |
+| wordpiece | the same, with `##` before a piece inside a word | the text with single blanks |
+| unigram | a string within a word, chosen by a language model | the text |
+
+This holds for texts that consist of what the training texts consist of, after the normalizer. The
+models word, bpe and unigram write a blank as U+2581 (`▁`) at the head of a token, so that character
+decodes as a blank; word begins every text with one, so a text loses a blank at its very beginning.
+wordpiece cannot tell a word that begins with `##` from the inside of a word.
+
+Always `<pad>` is 0, `<s>` 1, `</s>` 2 and `<unk>` 3, so that source and target agree, and every
+encoding ends with `</s>` and has nothing in front. A text that spells out one of these four is encoded
+as that token.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+from transformers import PreTrainedTokenizerFast
+
+PAD, BOS, EOS, UNK = SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")  # their ids are 0, 1, 2, 3
+DEFAULT_NUM_PIECES = 8000  # vocab_size of bpe, wordpiece and unigram
+BLANK = "\u2581"
+PIECE_PREFIX = "##"
+MAX_PIECED_WORD = 1000  # characters; wordpiece takes a longer word for unknown
+# letters, digits and marks, with apostrophes and hyphens between them; or any single character
+WORD_PATTERN = rf"{BLANK}?([\w\p{{M}}]+(['’\-][\w\p{{M}}]+)*|[^{BLANK}])|{BLANK}"
+
+NORMALIZERS = {
+    "nfc": normalizers.NFC,
+    "nfd": normalizers.NFD,
+    "nfkc": normalizers.NFKC,
+    "nfkd": normalizers.NFKD,
+}
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the steps of a training share: the options, checked."""
+
+    model: str
+    vocab_size: int | None
+    min_frequency: int
+    reserved: tuple[str, ...]  # special and extra tokens in the order of their ids
+
+    @property
+    def num_pieces(self) -> int:
+        return DEFAULT_NUM_PIECES if self.vocab_size is None else self.vocab_size
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    *,
+    model: str,
+    vocab_size: int | None = None,
+    min_frequency: int = 1,
+    lowercase: bool = False,
+    normalization: str | None = None,
+    extra_tokens: Sequence[str] = (),
+    model_max_length: int | None = None,
+) -> PreTrainedTokenizerFast:
+    """Train a tokenizer; the same texts in the same order give the same tokenizer.
+
+    Args:
+        texts: what to learn the vocabulary from.
+        model: "char", "symbol", "word", "bpe", "wordpiece" or "unigram"; the docstring of the module
+            compares them.
+        vocab_size: number of ids at most, special and extra tokens included. char, symbol and word
+            keep the most frequent units, or all of them with None; bpe, wordpiece and unigram learn as
+            many pieces as there is room for and the texts give rise to, with None up to 8000.
+        min_frequency: how often a unit must occur in the texts; a rarer one is encoded as `<unk>`. Units
+            are words for word, symbols for symbol, and characters for all others; bpe and wordpiece
+            merge only pairs that occur as often.
+        lowercase: write texts in lower case first.
+        normalization: Unicode normal form given to texts first: "nfc", "nfd", "nfkc" or "nfkd".
+        extra_tokens: strings that are one token wherever they occur, such as tags. Their ids follow
+            those of the special tokens, in this order; decoding keeps them.
+        model_max_length: length in tokens to which `truncation=True` cuts; None for no limit.
+
+    Returns:
+        A fast tokenizer that `save_pretrained` writes as tokenizer.json.
+
+    Raises:
+        ValueError: if the texts hold nothing to learn from, `vocab_size` has no room for what a
+            vocabulary must hold, or an option has no such value.
+    """
+    _check_options(model, vocab_size, min_frequency, normalization, extra_tokens, model_max_length)
+    plan = _Plan(model, vocab_size, min_frequency, (*SPECIAL_TOKENS, *extra_tokens))
+    backend = _empty_backend(model)
+    backend.normalizer = _normalizer(lowercase, normalization)
+    chunks = list(_chunks(texts, plan, backend.normalizer))
+    if not chunks:
+        raise ValueError(
+            "a tokenizer needs texts to learn from, but there are none, or all of them are empty. "
+            "Check the file or the column that they come from."
+        )
+    learn = _learn_pieces if model in _TRAINERS else _count_units
+    backend.model = learn(plan, backend.pre_tokenizer, chunks)
+    return _finish(backend, extra_tokens, model_max_length)
+
+
+def _empty_backend(model: str) -> Tokenizer:
+    """Return a tokenizer that splits and joins as `model` does, with nothing learned yet."""
+    backend = Tokenizer(models.WordLevel({UNK: 0}, unk_token=UNK))
+    if model == "char":
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        backend.decoder = decoders.Fuse()
+    elif model == "symbol":
+        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # no decoder: joins with blanks
+    elif model == "word":
+        backend.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Metaspace(BLANK, prepend_scheme="always", split=False),
+                pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated"),
+            ]
+        )
+        backend.decoder = decoders.Metaspace(BLANK, prepend_scheme="always")
+    elif model == "wordpiece":
+        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        backend.decoder = decoders.WordPiece(PIECE_PREFIX, cleanup=False)
+    else:
+        backend.pre_tokenizer = pre_tokenizers.Metaspace(BLANK, prepend_scheme="never")
+        backend.decoder = decoders.Metaspace(BLANK, prepend_scheme="never")
+    return backend
+
+
+def _normalizer(lowercase: bool, normalization: str | None) -> normalizers.Normalizer | None:
+    steps = []
+    if normalization is not None:
+        steps.append(NORMALIZERS[normalization]())
+    if lowercase:
+        steps.append(normalizers.Lowercase())
+    return normalizers.Sequence(steps) if steps else None
+
+
+def _chunks(
+    texts: Iterable[str], plan: _Plan, normalizer: normalizers.Normalizer | None
+) -> Iterator[str]:
+    """Yield the texts, normalized, without the reserved tokens that occur in them."""
+    if isinstance(texts, str):
+        raise ValueError(
+            f"texts must be a sequence of texts, got one string, {texts[:40]!r}. "
+            "Pass [text], or read_texts(path) for a file."
+        )
+    longest_first = sorted(plan.reserved, key=len, reverse=True)
+    reserved = re.compile("|".join(map(re.escape, longest_first)))
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(
+                f"texts must be strings, got {text!r} of type {type(text).__name__} as number {index}. "
+                "Convert it, or leave it out."
+            )
+        if _is_broken(text):
+            raise ValueError(
+                f"texts must be valid Unicode, got a lone surrogate in number {index}, {text!r}. "
+                "Read the file again with the right encoding."
+            )
+        for chunk in reserved.split(text):
+            if chunk:
+                yield normalizer.normalize_str(chunk) if normalizer else chunk
+
+
+def _is_broken(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _count_units(
+    plan: _Plan, splitter: pre_tokenizers.PreTokenizer, chunks: list[str]
+) -> models.WordLevel:
+    """Return a model of the most frequent units, the commonest first, equals in code point order."""
+    counts: Counter[str] = Counter()
+    for chunk in chunks:
+        units = chunk if plan.model == "char" else _split(splitter, chunk)
+        counts.update(units)
+    for token in plan.reserved:
+        counts.pop(token, None)  # a normalizer can turn a text into one of them
+    frequent = [unit for unit, count in counts.items() if count >= plan.min_frequency]
+    _check_not_empty(frequent, plan)
+    frequent.sort(key=lambda unit: (-counts[unit], unit))
+    if plan.vocab_size is not None:
+        room = plan.vocab_size - len(plan.reserved)
+        _check_room(plan, 1, "one unit")
+        frequent = frequent[:room]
+    vocabulary = {unit: index for index, unit in enumerate([*plan.reserved, *frequent])}
+    return models.WordLevel(vocabulary, unk_token=UNK)
+
+
+def _learn_pieces(
+    plan: _Plan, splitter: pre_tokenizers.PreTokenizer, chunks: list[str]
+) -> models.Model:
+    """Return a model of characters and of the strings that its trainer finds worth a token."""
+    counts: Counter[str] = Counter()
+    for chunk in chunks:
+        counts.update("".join(_split(splitter, chunk)))
+    alphabet = sorted(char for char, count in counts.items() if count >= plan.min_frequency)
+    _check_not_empty(alphabet, plan)
+    if rare := counts.keys() - set(alphabet):
+        # A blank may be rare too, and is a plain one here. Nothing is learned across a rare character.
+        rare_characters = "".join(sorted(rare)).replace(BLANK, f"{BLANK} ")
+        pattern = re.compile(f"[{re.escape(rare_characters)}]")
+        chunks = [part for chunk in chunks for part in pattern.split(chunk) if part]
+    return _TRAINERS[plan.model](plan, splitter, chunks, alphabet)
+
+
+def _train_bpe(
+    plan: _Plan, splitter: pre_tokenizers.PreTokenizer, chunks: list[str], alphabet: list[str]
+) -> models.Model:
+    _check_room(plan, len(alphabet), f"{len(alphabet)} characters")
+    trainer = trainers.BpeTrainer(
+        vocab_size=plan.num_pieces,
+        min_frequency=plan.min_frequency,
+        special_tokens=list(plan.reserved),
+        show_progress=False,
+    )
+    return _run(trainer, models.BPE(unk_token=UNK), splitter, chunks).model
+
+
+def _train_wordpiece(
+    plan: _Plan, splitter: pre_tokenizers.PreTokenizer, chunks: list[str], alphabet: list[str]
+) -> models.Model:
+    # every character in both of its forms: a word may begin with any of them, and go on with any
+    characters = [prefix + char for prefix in ("", PIECE_PREFIX) for char in alphabet]
+    _check_room(plan, len(characters), f"{len(alphabet)} characters in two forms each")
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=plan.num_pieces,
+        min_frequency=plan.min_frequency,
+        special_tokens=list(plan.reserved),
+        continuing_subword_prefix=PIECE_PREFIX,
+        show_progress=False,
+    )
+    empty = models.WordPiece(unk_token=UNK)
+    trained = json.loads(_run(trainer, empty, splitter, chunks).to_str())["model"]["vocab"]
+    learned = sorted(trained, key=lambda piece: trained[piece])
+    pieces = list(dict.fromkeys([*plan.reserved, *characters, *learned]))[: plan.num_pieces]
+    return models.WordPiece(
+        {piece: index for index, piece in enumerate(pieces)},
+        unk_token=UNK,
+        max_input_chars_per_word=MAX_PIECED_WORD,
+        continuing_subword_prefix=PIECE_PREFIX,
+    )
+
+
+def _train_unigram(
+    plan: _Plan, splitter: pre_tokenizers.PreTokenizer, chunks: list[str], alphabet: list[str]
+) -> models.Model:
+    _check_room(plan, len(alphabet), f"{len(alphabet)} characters")
+    trainer = trainers.UnigramTrainer(
+        vocab_size=plan.num_pieces,
+        special_tokens=list(plan.reserved),
+        unk_token=UNK,
+        show_progress=False,
+    )
+    return _run(trainer, models.Unigram(), splitter, chunks).model
+
+
+_TRAINERS = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "unigram": _train_unigram}
+TOKENIZER_MODELS = ("char", "symbol", "word", *_TRAINERS)
+
+
+def _run(
+    trainer: Any, model: Any, splitter: pre_tokenizers.PreTokenizer, chunks: list[str]
+) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = splitter
+    tokenizer.train_from_iterator(chunks, trainer)
+    return tokenizer
+
+
+def _split(splitter: pre_tokenizers.PreTokenizer, chunk: str) -> list[str]:
+    return [unit for unit, _ in splitter.pre_tokenize_str(chunk)]
+
+
+def _finish(
+    backend: Tokenizer, extra_tokens: Sequence[str], model_max_length: int | None
+) -> PreTrainedTokenizerFast:
+    """Add the special and extra tokens and the end token, and wrap the backend."""
+    backend.add_special_tokens(
+        [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
+    )
+    backend.add_tokens([AddedToken(token, normalized=False) for token in extra_tokens])
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"$A {EOS}",
+        pair=f"$A {EOS} $B:1 {EOS}:1",
+        special_tokens=[(EOS, SPECIAL_TOKENS.index(EOS))],
+    )
+    limit = {} if model_max_length is None else {"model_max_length": model_max_length}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token=PAD,
+        bos_token=BOS,
+        eos_token=EOS,
+        unk_token=UNK,
+        model_input_names=["input_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+        **limit,
+    )
+
+
+def _check_options(
+    model: str,
+    vocab_size: int | None,
+    min_frequency: int,
+    normalization: str | None,
+    extra_tokens: Sequence[str],
+    model_max_length: int | None,
+) -> None:
+    if model not in TOKENIZER_MODELS:
+        raise ValueError(f"model must be one of {', '.join(TOKENIZER_MODELS)}, got {model!r}.")
+    if normalization is not None and normalization not in NORMALIZERS:
+        raise ValueError(
+            f"normalization must be one of {', '.join(NORMALIZERS)} or None, got {normalization!r}."
+        )
+    numbers = {"vocab_size": vocab_size, "model_max_length": model_max_length}
+    for name, value in {"min_frequency": min_frequency, **numbers}.items():
+        if (value is None and name in numbers) or (isinstance(value, int) and value >= 1):
+            continue
+        or_none = " or None" if name in numbers else ""
+        raise ValueError(f"{name} must be a whole number of at least 1{or_none}, got {value!r}.")
+    if isinstance(extra_tokens, str):
+        raise ValueError(
+            f"extra_tokens must be a sequence of strings, got one string. Pass [{extra_tokens!r}]."
+        )
+    for token in extra_tokens:
+        if not isinstance(token, str) or not token.strip() or token in SPECIAL_TOKENS:
+            raise ValueError(
+                "extra_tokens must be strings other than blanks and the special tokens "
+                f"{', '.join(SPECIAL_TOKENS)}, got {token!r}. Leave it out or spell it differently."
+            )
+    repeated = [token for token, count in Counter(extra_tokens).items() if count > 1]
+    if repeated:
+        raise ValueError(f"extra_tokens must differ, got {repeated[0]!r} twice. Leave one out.")
+
+
+def _check_not_empty(units: Sequence[str], plan: _Plan) -> None:
+    if not units:
+        raise ValueError(
+            f"nothing in the texts occurs at least min_frequency={plan.min_frequency} times, so the "
+            "vocabulary would be empty. Lower min_frequency or pass more texts."
+        )
+
+
+def _check_room(plan: _Plan, num_needed: int, what: str) -> None:
+    needed = len(plan.reserved) + num_needed
+    size = plan.vocab_size if plan.vocab_size is not None else plan.num_pieces
+    if size < needed:
+        num_extra = len(plan.reserved) - len(SPECIAL_TOKENS)
+        raise ValueError(
+            f"vocab_size must be at least {needed} here: {len(SPECIAL_TOKENS)} special tokens, "
+            f"{num_extra} extra tokens and {what}; got {size}. Raise vocab_size, or leave out rare "
+            "characters with min_frequency."
+        )
