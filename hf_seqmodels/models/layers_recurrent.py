@@ -427,6 +427,14 @@ class ResidualConnection(PlainConnection):
         return layer_input + layer_output
 
 
+class HighwayGate(nn.Linear):
+    """W x + b of a highway connection; b starts at -1."""
+
+    def initialize_parameters(self):
+        """Start with the gate mostly closed."""
+        init.constant_(self.bias, -1.0)
+
+
 class HighwayConnection(PlainConnection):
     """y = g * F(x) + (1 - g) * x with g = sigma(W x + b); b starts at -1, towards carrying x.
 
@@ -438,11 +446,7 @@ class HighwayConnection(PlainConnection):
 
     def __init__(self, size: int):
         super().__init__(size)
-        self.gate = nn.Linear(size, size)
-
-    def initialize_parameters(self):
-        """Start with the gate mostly closed."""
-        init.constant_(self.gate.bias, -1.0)
+        self.gate = HighwayGate(size, size)
 
     def forward(self, layer_input: Tensor, layer_output: Tensor) -> Tensor:
         """Join x and F(x), both (..., D)."""

@@ -19,7 +19,7 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
     layers Xavier uniform (Glorot and Bengio 2010) with zero bias; recurrent layers Xavier uniform
     from the input and orthogonal (Saxe et al. 2014) between states, gate by gate, zero bias but 1
     for the LSTM's forget gate (Jozefowicz et al. 2015). A module with `initialize_parameters` sets
-    what differs.
+    what differs in parameters of its own (transformers does not visit a module without any).
     """
 
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch
