@@ -152,17 +152,29 @@ def generate_rows(
         is_possible = [length > 0 for length in lengths]
         if keep_scores:
             penalty = generate_kwargs.get("length_penalty", 1.0)
+            scores = output.sequences_scores.tolist()
             is_possible = [
-                possible and min(score, score * length**penalty) > RULED_OUT
-                for possible, length, score in zip(
-                    is_possible, lengths, output.sequences_scores.tolist(), strict=True
-                )
+                length > 0 and not is_ruled_out(score, length, penalty)
+                for length, score in zip(lengths, scores, strict=True)
             ]
     return GeneratedRows(sequences[:, :prompt_length], token_ids, is_possible)
 
 
-# generate() subtracts 1e9 from the log-probability of what must not win.
-RULED_OUT = -1e8
+def is_ruled_out(score: float, length: int, length_penalty: float) -> bool:
+    """Tell whether beam search returned something only because it had nothing else.
+
+    generate() subtracts 1e9 from the log-probability of what must not win, before or after it
+    divides by the length; no real log-probability comes near.
+
+    Args:
+        score: of beam search.
+        length: of the row, in tokens.
+        length_penalty: exponent of the length in the score.
+
+    Returns:
+        True for a row that is no hypothesis.
+    """
+    return min(score, score * length**length_penalty) < -1e8
 
 
 def cut_at_end(row: Sequence[int], end_ids: set[int], filler: int | None) -> list[int]:

@@ -190,9 +190,10 @@ def test_characters_without_a_font_are_escaped(monkeypatch):
 
 def test_a_font_that_has_the_characters_is_used(monkeypatch, tmp_path, drawn):
     """The font of last resort stands for a Chinese one: it has all glyphs and comes along."""
-    (path,) = {
-        font.fname for font in font_manager.fontManager.ttflist if "Last Resort" in font.name
-    }
+    paths = [f.fname for f in font_manager.fontManager.ttflist if "Last Resort" in f.name]
+    if not paths:
+        pytest.skip("this matplotlib comes without a font of last resort")
+    path = paths[0]
     family = font_manager.get_font(path).family_name
     monkeypatch.setattr(labels, "installed_fonts", lambda: [(family, path)])
     assert labels.draw_with(["a年", "b"]) == (["DejaVu Sans", family], {"a年": "a年", "b": "b"})
