@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformers
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING, tokenizer_class_from_name
 
 import hf_seqmodels
 from family_grids import GRIDS
@@ -44,6 +45,13 @@ def test_auto_classes_make_the_classes_of_the_table(family):
     for auto_class, model_class in family.model_classes.items():
         assert model_class.config_class is family.config_class
         assert type(auto_class.from_config(config)) is model_class
+
+
+@every_family
+def test_auto_tokenizer_knows_the_tokenizer_of_the_family(family):
+    if family.tokenizer_class is not None:
+        assert TOKENIZER_MAPPING[family.config_class] is family.tokenizer_class
+        assert tokenizer_class_from_name(family.tokenizer_class.__name__) is family.tokenizer_class
 
 
 @every_family
