@@ -4,10 +4,34 @@ import copy
 import os
 from typing import Any
 
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import (
+    AutoTokenizer,
+    BatchEncoding,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 
 TARGET_FOLDER = "target_tokenizer"
-_HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "token")
+# Where a tokenizer was read from, or what the new backend brings with it.
+_NOT_CARRIED_OVER = (
+    "added_tokens_decoder",
+    "backend",
+    "is_local",
+    "local_files_only",
+    "name_or_path",
+    "tokenizer_file",
+    "tokenizer_object",
+    "vocab_file",
+)
+_HUB_OPTIONS = (
+    "cache_dir",
+    "force_download",
+    "local_files_only",
+    "proxies",
+    "revision",
+    "token",
+    "trust_remote_code",
+)
 
 
 class Seq2SeqTokenizer(PreTrainedTokenizerFast):
@@ -62,42 +86,140 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
         options = {
             name: value
             for name, value in copy.deepcopy(source_tokenizer.init_kwargs).items()
-            if name not in ("tokenizer_file", "tokenizer_object", "name_or_path", "backend")
+            if name not in _NOT_CARRIED_OVER
         }
         options |= source_tokenizer.special_tokens_map
-        options |= {"model_max_length": source_tokenizer.model_max_length}
+        for name in ("model_max_length", "padding_side", "truncation_side", "model_input_names"):
+            options[name] = getattr(source_tokenizer, name)
+        options["target_folder"] = TARGET_FOLDER
         pair = cls(tokenizer_object=source_tokenizer.backend_tokenizer, **options)
-        pair.padding_side = source_tokenizer.padding_side
-        pair.truncation_side = source_tokenizer.truncation_side
         pair.target_tokenizer = copy.deepcopy(target_tokenizer)
         return pair
 
     @classmethod
-    def from_pretrained(cls, name: str | os.PathLike, *inputs: Any, **kwargs: Any) -> Any:
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | os.PathLike, *init_inputs: Any, **kwargs: Any
+    ) -> "Seq2SeqTokenizer":
         """Load both sides.
 
         Args:
-            name: folder, or name on the Hub.
-            *inputs: as for any tokenizer.
-            **kwargs: as for any tokenizer; options other than those of the Hub go to the source side.
+            pretrained_model_name_or_path: folder, or name on the Hub.
+            *init_inputs: as for any tokenizer.
+            **kwargs: as for any tokenizer; those that do not say where the files are go to the source
+                side alone.
 
         Returns:
-            The pair.
+            The pair; or, where the folder was not written by a pair, its one tokenizer for both sides.
 
         Raises:
-            OSError: if the folder holds only one side.
+            OSError: if a pair was saved there but the target side is missing or damaged.
         """
-        pair = super().from_pretrained(name, *inputs, **kwargs)
-        subfolder = "/".join(part for part in (kwargs.get("subfolder"), TARGET_FOLDER) if part)
+        name = pretrained_model_name_or_path
+        pair = super().from_pretrained(name, *init_inputs, **kwargs)
+        target_folder = pair.init_kwargs.get("target_folder")
+        if target_folder is None:
+            return pair
+        subfolder = "/".join(part for part in (kwargs.get("subfolder"), target_folder) if part)
         options = {key: kwargs[key] for key in _HUB_OPTIONS if key in kwargs}
         try:
             pair.target_tokenizer = AutoTokenizer.from_pretrained(
                 name, subfolder=subfolder, **options
             )
-        except (OSError, ValueError) as error:
+        except Exception as error:  # files missing, JSON or tokenizer.json damaged: each its own kind
             raise OSError(
-                f"a Seq2SeqTokenizer needs both sides, but {str(name)!r} has no target side that can be "
-                f"read in {subfolder}/. Copy that folder too, or load the source side alone with "
-                "PreTrainedTokenizerFast.from_pretrained."
+                f"{str(name)!r} holds a source and a target tokenizer, but the target side cannot be "
+                f"read from its folder {subfolder}/: {error} Copy or save the whole folder again, or "
+                "load the source side alone with PreTrainedTokenizerFast.from_pretrained."
             ) from error
         return pair
+
+    def __call__(
+        self,
+        text: Any = None,
+        text_pair: Any = None,
+        text_target: Any = None,
+        text_pair_target: Any = None,
+        **kwargs: Any,
+    ) -> BatchEncoding:
+        """Encode sources, targets or both.
+
+        Args:
+            text: one source or a list of them.
+            text_pair: second source sequence, as for any tokenizer.
+            text_target: one target or a list of them.
+            text_pair_target: second target sequence.
+            **kwargs: as for any tokenizer; `max_target_length` limits the targets, by default
+                `max_length` limits both.
+
+        Returns:
+            `input_ids` and `attention_mask` of the sources, and `labels` if there are targets; for
+            targets alone, their `input_ids` and `attention_mask`.
+
+        Raises:
+            ValueError: if there is neither text nor text_target.
+        """
+        if self.target_tokenizer is None or text_target is None:
+            return super().__call__(text, text_pair, text_target, text_pair_target, **kwargs)
+        max_target_length = kwargs.pop("max_target_length", None)
+        options = dict(kwargs)
+        if max_target_length is not None:
+            options["max_length"] = max_target_length
+        targets = self.target_tokenizer(text_target, text_pair_target, **options)
+        if text is None:
+            return targets
+        encoding = super().__call__(text, text_pair, **kwargs)
+        encoding["labels"] = targets["input_ids"]
+        return encoding
+
+    def decode(
+        self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any
+    ) -> str | list[str]:
+        """Return the text of target token ids, or the texts of several rows.
+
+        Args:
+            token_ids: one row of ids or several.
+            skip_special_tokens: leave out `<pad>`, `</s>` and the like.
+            **kwargs: as for any tokenizer.
+
+        Returns:
+            The text, or a list of texts.
+        """
+        if self.target_tokenizer is None:
+            return self.decode_source(token_ids, skip_special_tokens, **kwargs)
+        return self.target_tokenizer.decode(token_ids, skip_special_tokens, **kwargs)
+
+    def decode_source(
+        self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any
+    ) -> str | list[str]:
+        """Return the text of source token ids, or the texts of several rows.
+
+        Args:
+            token_ids: one row of ids or several.
+            skip_special_tokens: leave out `<pad>`, `</s>` and the like.
+            **kwargs: as for any tokenizer.
+
+        Returns:
+            The text, or a list of texts.
+        """
+        return super().decode(token_ids, skip_special_tokens, **kwargs)
+
+    def _save_pretrained(
+        self,
+        save_directory: str | os.PathLike,
+        file_names: tuple[str, ...],
+        legacy_format: bool | None = None,
+        filename_prefix: str | None = None,
+    ) -> tuple[str, ...]:
+        """Write both sides; called by save_pretrained before it pushes to the Hub."""
+        files = super()._save_pretrained(
+            save_directory, file_names, legacy_format, filename_prefix
+        )
+        if self.target_tokenizer is None:
+            return files
+        folder = os.path.join(save_directory, TARGET_FOLDER)
+        target_files = self.target_tokenizer.save_pretrained(
+            folder, legacy_format=legacy_format, filename_prefix=filename_prefix
+        )
+        # pushing looks at the time of the folder, which rewriting the files in it does not change
+        os.utime(folder)
+        return (*files, *target_files)
