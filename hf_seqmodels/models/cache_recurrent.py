@@ -114,6 +114,11 @@ class RecurrentCache(Cache):
         states = self.layers[0].states
         return -1 if states is None else states[0].shape[0]
 
+    @property
+    def is_initialized(self) -> bool:
+        """Whether there are states; transformers' own version looks at other kinds of layers."""
+        return all(layer.is_initialized for layer in self.layers)
+
     def get_states(self) -> list[tuple[Tensor, ...]] | None:
         """Return the state of every layer, or None before the first step."""
         if self.layers[0].states is None:
