@@ -44,7 +44,7 @@ def test_every_parameter_gets_a_gradient_from_the_smallest_batch(case):
 @pytest.mark.parametrize("use_reentrant", [False, True])
 @pytest.mark.parametrize("case", representative_cases("gradients"))
 def test_gradient_checkpointing_changes_neither_loss_nor_gradients(case, use_reentrant):
-    model = case.model(embedding_dropout=0.3, hidden_dropout=0.3).train()
+    model = case.model(**case.grid.dropout).train()
     batch = make_batch(case, model.config)
     results = []
     for checkpointing in (False, True):

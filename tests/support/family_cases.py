@@ -50,7 +50,8 @@ class Grid:
         model_type: of a row of the table in hf_seqmodels/auto_classes.py.
         auto_class: Auto class of the head that the cases build.
         sides: what the model reads; the side that is written, if any, comes last.
-        make_rows: rows without padding, of different lengths, from a config.
+        make_rows: rows without padding, of different lengths, from a config and a number of rows, 3
+            by default.
         base: config options of every case.
         representatives: {case: options}, a few dozen that cover every value of every option.
         full: {group: {case: options}}, the product of the options; one test item runs one group.
@@ -58,6 +59,11 @@ class Grid:
         tiny_vocabulary: options that leave five tokens to write, so that a test can enumerate all
             sequences.
         refused_caches: values of `cache_implementation` that do not apply.
+        no_dropout: options that turn every dropout off.
+        dropout: options that turn dropout on, in every case.
+        ties: names of the parameters of the head that a config makes one, in sets.
+        label_shift: positions that the loss moves labels by against logits, 1 where the model reads
+            its labels as they are.
         generates: whether the head has generate(), with a cache.
         has_reference: whether the config has `implementation`, "fast" or "reference".
     """
@@ -65,13 +71,17 @@ class Grid:
     model_type: str
     auto_class: type[Any]
     sides: tuple[Side, ...]
-    make_rows: Callable[[PreTrainedConfig], list[Row]]
+    make_rows: Callable[..., list[Row]]
     base: Mapping[str, Any]
     representatives: Mapping[str, Mapping[str, Any]]
     full: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     fixed_fields: frozenset[str] = frozenset()
     tiny_vocabulary: Mapping[str, Any] = field(default_factory=dict)
     refused_caches: tuple[str, ...] = ()
+    no_dropout: Mapping[str, Any] = field(default_factory=dict)
+    dropout: Mapping[str, Any] = field(default_factory=dict)
+    ties: Callable[[PreTrainedConfig], list[set[str]]] = lambda config: []
+    label_shift: int = 0
     generates: bool = True
     has_reference: bool = True
 

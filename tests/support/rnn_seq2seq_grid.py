@@ -244,16 +244,31 @@ def representatives() -> dict[str, dict[str, Any]]:
     }
 
 
-def make_rows(config: PreTrainedConfig) -> list[Row]:
-    """Return three rows: 7, 4 and 1 source tokens, 2, 5 and 3 target tokens."""
+def ties(config: PreTrainedConfig) -> list[set[str]]:
+    """Return the parameters that the config makes one."""
+    source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
+    tied = set()
+    if config.share_embeddings:
+        tied |= {source, target}
+    if config.tie_word_embeddings:
+        tied |= {target, "lm_head.weight"}
+    return [tied] if tied else []
+
+
+LENGTHS = ((7, 2), (4, 5), (1, 3), (6, 1), (3, 4), (5, 2), (2, 5), (7, 3))
+
+
+def make_rows(config: PreTrainedConfig, num_rows: int = 3) -> list[Row]:
+    """Return rows of 1 to 7 source and 1 to 5 target tokens; of three, no two are as long."""
     generator = torch.Generator().manual_seed(7)
     rows = []
-    for num_source, num_target in ((7, 2), (4, 5), (1, 3)):
+    for num_source, num_target in itertools.islice(itertools.cycle(LENGTHS), num_rows):
         labels = torch.randint(config.target_vocab_size, (num_target,), generator=generator)
         start = torch.tensor([config.decoder_start_token_id])
+        source = torch.randint(config.vocab_size, (num_source,), generator=generator)
         rows.append(
             {
-                "input_ids": torch.randint(config.vocab_size, (num_source,), generator=generator),
+                "input_ids": source,
                 "decoder_input_ids": torch.cat([start, labels[:-1]]),
                 "labels": labels,
             }
@@ -270,6 +285,9 @@ RNN_SEQ2SEQ = Grid(
     representatives=representatives(),
     full=full_grid(),
     fixed_fields=frozenset({"is_encoder_decoder"}),
+    ties=ties,
+    no_dropout={"embedding_dropout": 0.0, "hidden_dropout": 0.0, "attention_dropout": 0.0},
+    dropout={"embedding_dropout": 0.3, "hidden_dropout": 0.3},
     tiny_vocabulary={"decoder_vocab_size": 5},
     refused_caches=("static", "offloaded", "offloaded_static", "quantized"),
 )

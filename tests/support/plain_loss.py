@@ -1,0 +1,37 @@
+"""The loss as a loop over the targets, in Python's floats."""
+
+import math
+
+from torch import Tensor
+
+
+def plain_loss(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    smoothing: float = 0.0,
+    num_items: int | None = None,
+    label_shift: int = 0,
+) -> float:
+    """Return - sum_t [(1 - s) log p(y_t) + s/V sum_v log p(v)] / N over the targets that count.
+
+    Args:
+        logits: (B, T, V), or (B, V) for one target a row.
+        labels: (B, T) or (B); -100 does not count.
+        smoothing: s.
+        num_items: N; None counts the targets.
+        label_shift: the logits at t score the label at t + label_shift.
+    """
+    if logits.dim() == 2:
+        logits, labels = logits[:, None], labels[:, None]
+    total, count = 0.0, 0
+    for row_logits, row_labels in zip(logits.tolist(), labels.tolist(), strict=True):
+        for scores, label in zip(row_logits, row_labels[label_shift:], strict=False):
+            if label == -100:
+                continue
+            largest = max(scores)
+            log_sum = largest + math.log(sum(math.exp(score - largest) for score in scores))
+            spread = sum(log_sum - score for score in scores) / len(scores)
+            total += (1 - smoothing) * (log_sum - scores[label]) + smoothing * spread
+            count += 1
+    return total / (count if num_items is None else num_items)
