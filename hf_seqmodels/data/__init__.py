@@ -1,4 +1,5 @@
-"""Text in, batches out: reading pairs, training tokenizers, padding and batching; and a generator of dates.
+"""Text in, batches out: reading pairs, training tokenizers, padding and batching; and a generator
+of dates.
 
 Every name below is loaded on first use, so that importing the package stays light: reading needs
 `datasets`, the dates need `babel`; the rest needs only torch, transformers and tokenizers.
@@ -7,12 +8,13 @@ Every name below is loaded on first use, so that importing the package stays lig
 |---|---|
 | `read_pairs` | a JSON Lines, JSON, CSV or TSV file as a dataset of sources and targets |
 | `read_texts` | one column of such a file, or the lines of a text file |
-| `train_tokenizer`, `TOKENIZER_MODELS` | char, symbol, word, bpe, wordpiece and unigram tokenizers |
+| `train_tokenizer`, `TOKENIZER_MODELS` | char, symbol, word, bpe, wordpiece, unigram tokenizers |
 | `Seq2SeqTokenizer` | a source and a target tokenizer as one |
 | `Seq2SeqCollator` | pads rows of token ids to a batch |
 | `LengthGroupedBatchSampler` | batches of a fixed number of rows of similar length |
 | `TokenBudgetBatchSampler` | batches of a fixed number of tokens, padding included |
-| `generate_dates`, `date_splits`, `DATE_LOCALES`, `DATE_FORMATS` | dates as twenty locales write them |
+| `generate_dates`, `date_splits` | dates as twenty locales write them |
+| `DATE_LOCALES`, `DATE_FORMATS` | which locales, in which formats |
 """
 
 from typing import TYPE_CHECKING

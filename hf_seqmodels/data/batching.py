@@ -1,13 +1,13 @@
 """Batch samplers that put rows of similar length together.
 
-Both give every row once an epoch, in an order that depends on the seed and the epoch alone. That makes
-a run that is resumed in the middle of an epoch see exactly the batches it has not seen: accelerate's
-`skip_first_batches` counts them off. The number of batches is the same in every epoch, which the
-Trainer's step count relies on.
+Both give every row once an epoch, in an order that depends on the seed and the epoch alone. That
+makes a run that is resumed in the middle of an epoch see exactly the batches it has not seen:
+accelerate's `skip_first_batches` counts them off. The number of batches is the same in every epoch,
+which the Trainer's step count relies on.
 
-Under accelerate each process takes every n-th batch. Where the number of batches is no multiple of the
-number of processes, accelerate repeats rows of the first batches to give each process as many; with
-`even_batches=False` nothing is repeated.
+Under accelerate each process takes every n-th batch. Where the number of batches is no multiple of
+the number of processes, accelerate repeats rows of the first batches to give each process as many;
+with `even_batches=False` nothing is repeated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,8 @@ class _LengthAwareBatchSampler(Sampler[list[int]]):
 
     @property
     def sampler(self) -> "_LengthAwareBatchSampler":
-        """Itself: accelerate hands `set_epoch` to the `sampler` of a batch sampler that it has wrapped."""
+        """Itself: accelerate hands `set_epoch` to the `sampler` of a batch sampler that it has
+        wrapped."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
@@ -50,9 +51,10 @@ class _LengthAwareBatchSampler(Sampler[list[int]]):
 class LengthGroupedBatchSampler(_LengthAwareBatchSampler):
     """Batches of a fixed number of rows, similar in length.
 
-    The rows are shuffled and dealt into pools of `pool_size` batches; each pool is sorted by length and
-    cut into batches, and the batches of all pools are shuffled. A larger pool means less padding; a
-    smaller one means batches that mix lengths more. The batch that is not full comes last.
+    The rows are shuffled and dealt into pools of `pool_size` batches; each pool is sorted by length
+    and cut into batches, and the batches of all pools are shuffled. A larger pool means less
+    padding; a smaller one means batches that mix lengths more. The batch that is not full comes
+    last.
 
     Args:
         lengths: of the rows in tokens: one number each, or a pair for source and target.
@@ -60,8 +62,8 @@ class LengthGroupedBatchSampler(_LengthAwareBatchSampler):
         pool_size: batches in a pool.
         shuffle: False sorts all rows by length, the same way every epoch.
         seed: of the order.
-        drop_last: leave out the last batch if it is not full; which rows that leaves out changes with
-            every epoch.
+        drop_last: leave out the last batch if it is not full; which rows that leaves out changes
+            with every epoch.
 
     Raises:
         ValueError: if a length or an option is out of range.
@@ -98,7 +100,8 @@ class LengthGroupedBatchSampler(_LengthAwareBatchSampler):
             generator = self._random_numbers()
             order = generator.permutation(num_rows)
             num_full = num_rows - num_rows % self.batch_size
-            # the remainder is drawn before sorting: sorted last, it would always hold the longest rows
+            # the remainder is drawn before sorting: sorted last, it would always hold the longest
+            # rows
             batches = [
                 batch
                 for pool in _slices(order[:num_full], self.pool_size * self.batch_size)
@@ -113,9 +116,9 @@ class LengthGroupedBatchSampler(_LengthAwareBatchSampler):
 class TokenBudgetBatchSampler(_LengthAwareBatchSampler):
     """Batches of as many rows as fit into a number of tokens, padding included.
 
-    A batch of B rows holds B * (longest source + longest target) tokens. The rows are sorted by length
-    and cut into batches from the short end; the batches are shuffled. Rows of equal lengths change
-    places from epoch to epoch, so that a batch keeps its shape but not its rows.
+    A batch of B rows holds B * (longest source + longest target) tokens. The rows are sorted by
+    length and cut into batches from the short end; the batches are shuffled. Rows of equal lengths
+    change places from epoch to epoch, so that a batch keeps its shape but not its rows.
 
     Args:
         lengths: of the rows in tokens: one number each, or a pair for source and target.
@@ -149,9 +152,9 @@ class TokenBudgetBatchSampler(_LengthAwareBatchSampler):
         longest = int(totals.argmax()) if len(totals) else 0
         if len(totals) and totals[longest] > max_tokens:
             raise ValueError(
-                f"max_tokens must hold the longest row, but row {longest} has {totals[longest]} tokens "
-                f"({' + '.join(map(str, self.lengths[longest]))}) and max_tokens is {max_tokens}. "
-                "Raise max_tokens, cut the texts or leave the row out."
+                f"max_tokens must hold the longest row, but row {longest} has {totals[longest]} "
+                f"tokens ({' + '.join(map(str, self.lengths[longest]))}) and max_tokens is "
+                f"{max_tokens}. Raise max_tokens, cut the texts or leave the row out."
             )
         self.max_tokens = max_tokens
         self.max_batch_size = max_batch_size
@@ -202,8 +205,8 @@ def _as_columns(lengths: Sequence[int] | Sequence[tuple[int, int]]) -> np.ndarra
         or (columns.ndim == 2 and columns.shape[1] != 2)
     ):
         raise ValueError(
-            "lengths must be whole numbers, one for each row or one pair (source, target) for each row, "
-            f"got {lengths[0]!r} for the first of {len(lengths)} rows."
+            "lengths must be whole numbers, one for each row or one pair (source, target) for each "
+            f"row, got {lengths[0]!r} for the first of {len(lengths)} rows."
         )
     columns = columns.reshape(len(lengths), -1).astype(np.int64)
     if columns.min() < 0:
@@ -213,7 +216,8 @@ def _as_columns(lengths: Sequence[int] | Sequence[tuple[int, int]]) -> np.ndarra
 
 
 def _by_length(lengths: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Sort rows by total length, then source length; equal rows keep the order in which they came."""
+    """Sort rows by total length, then source length; equal rows keep the order in which they
+    came."""
     chosen = lengths[rows]
     return rows[np.lexsort((chosen[:, 0], chosen.sum(axis=1)))]
 

@@ -14,14 +14,14 @@ IGNORED_LABEL = -100  # what the losses of transformers skip
 class Seq2SeqCollator:
     """Pad source and target token ids to a batch for an encoder-decoder.
 
-    Labels are padded with -100, and always on the right, since the decoder starts at their first position.
-    Columns other than `input_ids`, `attention_mask` and `labels` are dropped. A row without any source
-    token is legal: its attention mask is zero throughout.
+    Labels are padded with -100, and always on the right, since the decoder starts at their first
+    position. Columns other than `input_ids`, `attention_mask` and `labels` are dropped. A row
+    without any source token is legal: its attention mask is zero throughout.
 
     Args:
         tokenizer: gives the pad token, and the end token that closes a row after cutting.
-        model: if it can `prepare_decoder_input_ids_from_labels`, the batch holds `decoder_input_ids` too,
-            which the Trainer's label smoothing needs.
+        model: if it can `prepare_decoder_input_ids_from_labels`, the batch holds
+            `decoder_input_ids` too, which the Trainer's label smoothing needs.
         max_source_length: longer sources are cut, in tokens; an end token that closes a row stays.
         max_target_length: the same for labels.
         pad_to_multiple_of: widths of the batch are rounded up to a multiple of this.
@@ -67,14 +67,16 @@ class Seq2SeqCollator:
         """Return the batch of some rows.
 
         Args:
-            features: rows with `input_ids`, and with `attention_mask` and `labels` if all of them have it.
+            features: rows with `input_ids`, and with `attention_mask` and `labels` if all of them
+                have it.
 
         Returns:
             `input_ids` and `attention_mask` (B, S); with labels also `labels` (B, T), and
             `decoder_input_ids` (B, T) where the model asks for them.
 
         Raises:
-            ValueError: if there are no rows, a column is missing in some of them, or a row is not flat.
+            ValueError: if there are no rows, a column is missing in some of them, or a row is not
+                flat.
         """
         if not features:
             raise ValueError("a batch needs at least one row, got none. Check the batch sampler.")
@@ -88,8 +90,9 @@ class Seq2SeqCollator:
         for index, (row, mask) in enumerate(zip(sources, attention, strict=True)):
             if len(row) != len(mask):
                 raise ValueError(
-                    f"attention_mask must be as long as input_ids, got {len(mask)} and {len(row)} in row "
-                    f"{index} of the batch. Pass the mask that the tokenizer returned, or leave it out."
+                    f"attention_mask must be as long as input_ids, got {len(mask)} and {len(row)} "
+                    f"in row {index} of the batch. Pass the mask that the tokenizer returned, or "
+                    "leave it out."
                 )
         limit, end = self.max_source_length, self.tokenizer.eos_token_id
         pad_source = self.padding_side == "left"
@@ -128,15 +131,15 @@ def _column(features: Sequence[Mapping[str, Any]], name: str) -> list[np.ndarray
         return None
     if not all(present):
         raise ValueError(
-            f"either all rows of a batch have {name} or none, but row {present.index(False)} has none. "
-            "Encode all rows in the same way."
+            f"either all rows of a batch have {name} or none, but row {present.index(False)} has "
+            "none. Encode all rows in the same way."
         )
     rows = [np.asarray(row[name]) for row in features]
     for index, row in enumerate(rows):
         if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
             raise ValueError(
-                f"{name} must be a flat list of token ids in each row, got {features[index][name]!r} in row "
-                f"{index} of the batch. Encode one text a row."
+                f"{name} must be a flat list of token ids in each row, got "
+                f"{features[index][name]!r} in row {index} of the batch. Encode one text a row."
             )
     return rows
 

@@ -1,17 +1,18 @@
 """Dates as twenty locales write them, for learning to write them as ISO 8601.
 
-The strings come from CLDR through Babel. A source begins with a token that names the locale, because
-short forms are ambiguous without it: `<en_US> 3/4/21` is the fourth of March, `<es_ES> 3/4/21` the
-third of April. Years run from 1970 to 2069, so that two digits name one year. With the locale,
-every source therefore has exactly one date, which the tests check for each locale and format.
+The strings come from CLDR through Babel. A source begins with a token that names the locale,
+because short forms are ambiguous without it: `<en_US> 3/4/21` is the fourth of March, `<es_ES>
+3/4/21` the third of April. Years run from 1970 to 2069, so that two digits name one year. With the
+locale, every source therefore has exactly one date, which the tests check for each locale and
+format.
 """
 
 import datetime
 import random
 from collections.abc import Sequence
 
-# Chosen for variety of script, of order and of spelling; all of them write the Gregorian calendar with
-# ASCII digits by default in CLDR (which excludes th_TH, fa_IR, ar_EG, bn_BD and others).
+# Chosen for variety of script, of order and of spelling; all of them write the Gregorian calendar
+# with ASCII digits by default in CLDR (which excludes th_TH, fa_IR, ar_EG, bn_BD and others).
 DATE_LOCALES = (
     "ar_MA",  # Arabic script, right to left marks, day first
     "de_DE",  # day first, dots
@@ -50,8 +51,8 @@ def generate_dates(
 ) -> list[dict[str, str]]:
     """Draw dates at random and write them as their locales do.
 
-    No combination of date, locale and format is drawn twice. Where two formats of a locale look alike, a
-    source can still occur twice, with the same target.
+    No combination of date, locale and format is drawn twice. Where two formats of a locale look
+    alike, a source can still occur twice, with the same target.
 
     Args:
         num_examples: how many to draw.
@@ -148,9 +149,9 @@ def _draw(
     num_choices = len(days) * len(locales) * len(formats)
     if not 0 <= num_examples <= num_choices:
         raise ValueError(
-            f"{len(days)} dates in {len(locales)} locales and {len(formats)} formats give {num_choices} "
-            f"different examples, got a request for {num_examples}. Ask for fewer, or pass more locales "
-            "or formats."
+            f"{len(days)} dates in {len(locales)} locales and {len(formats)} formats give "
+            f"{num_choices} different examples, got a request for {num_examples}. Ask for fewer, "
+            "or pass more locales or formats."
         )
     rows = []
     for choice in generator.sample(range(num_choices), num_examples):
@@ -173,9 +174,11 @@ def _draw(
 def _check_choices(locales: Sequence[str], formats: Sequence[str]) -> None:
     for name, choices in (("locales", locales), ("formats", formats)):
         if isinstance(choices, str) or not choices or len(set(choices)) != len(choices):
+            example = DATE_LOCALES[:2] if name == "locales" else DATE_FORMATS[:2]
             raise ValueError(
                 f"{name} must be a sequence of one or more different names, got {choices!r}. "
-                f"Pass for example {name}={DATE_LOCALES[:2] if name == 'locales' else DATE_FORMATS[:2]}."
+                "Pass for example "
+                f"{name}={example}."
             )
     unknown = [date_format for date_format in formats if date_format not in DATE_FORMATS]
     if unknown:

@@ -1,304 +1,275 @@
-"""Pairs of texts from files, checked line by line.
+"""Reading pairs of texts, and texts alone, from files.
 
-| ending | what a row is |
-|---|---|
-| .jsonl | one JSON object a line |
-| .json | a list of objects, or JSON Lines |
-| .csv | comma-separated, quoted as spreadsheets do, with a header |
-| .tsv | tab-separated, no quoting; with or without a header |
+| ending | a row is | columns are |
+|---|---|---|
+| .jsonl | a JSON object on a line | its keys, or those of a `translation` object in it |
+| .json | an item of one JSON list of objects; or as .jsonl | the same |
+| .csv | a record, quoted as spreadsheets do | separated by commas |
+| .tsv | a line; quotes are text like any other | separated by tabs |
 
-Each may be compressed, with .gz behind. Text is UTF-8, with or without a byte order mark.
-
-A TSV or CSV file has a header if columns are named by the caller, or if its first row holds the
-names `source` and `target`. Otherwise a TSV file must have two columns, source and target.
+Each may be compressed and end in .gz. A CSV or TSV file has a header if the caller names a column,
+or if its first row holds the names `source` and `target`; otherwise it has two columns, source and
+target, and its first row is a pair like any other. An empty text is a text. Blank lines count for
+nothing at the end of a file and are errors elsewhere.
 """
 
-import csv
-import gzip
-import json
-from collections.abc import Iterator
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import datasets
+from hf_seqmodels.data.table_files import (
+    DEFAULT_COLUMNS,
+    TABLE_ENDINGS,
+    Row,
+    file_ending,
+    read_lines,
+    read_rows,
+)
 
-ENDINGS = (".jsonl", ".json", ".csv", ".tsv")
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    import datasets
+
+TRANSLATION = "translation"
 
 
 def read_pairs(
-    path: str | Path,
+    path: str | os.PathLike[str],
     *,
     source_column: str | None = None,
     target_column: str | None = None,
     source_lang: str | None = None,
     target_lang: str | None = None,
 ) -> datasets.Dataset:
-    """Read pairs of source and target texts.
+    """Read sources and targets from a file; the docstring of the module says what it may look like.
 
-    Several references for one source are several rows, or a list of texts in the target column.
-    Empty texts are legal; empty lines are passed over.
+    Several references of one source are either rows of their own or a list of texts in the target
+    column. If one row has such a list, the targets of all rows become lists.
 
     Args:
-        path: a file with one of the endings above.
-        source_column: column of the source; None is `source`.
-        target_column: column of the target; None is `target`.
-        source_lang: key of the source in a `translation` object, instead of columns.
+        path: of the file.
+        source_column: column of the source; None for `source`.
+        target_column: column of the target; None for `target`.
+        source_lang: key of the source in the `translation` objects of a JSON file, instead of
+            columns.
         target_lang: key of the target there.
 
     Returns:
-        Columns `source` and `target`, and the other columns of the file as they are.
+        A dataset with the columns `source` and `target`, and the other columns of the file as they
+        are, None where a JSON object lacks one.
 
     Raises:
-        ValueError: if the file or a row is not of this form, with file and line.
+        ValueError: if the options contradict each other or the file is not as described; the
+            message names file and line.
+        FileNotFoundError: if there is no such file.
+        ImportError: if the datasets library is not installed.
+    """
+    datasets = _import_datasets()
+    path = Path(path)
+    _check_choice(path, source_column, target_column, source_lang, target_lang)
+    names = source_column or DEFAULT_COLUMNS[0], target_column or DEFAULT_COLUMNS[1]
+    languages = (source_lang, target_lang) if source_lang and target_lang else None
+    named = bool(source_column or target_column)
+    rows, lines = [], []
+    for line, row in read_rows(path, header=True if named else None):
+        place = f"{path}:{line}"
+        if languages or (TRANSLATION in row and not named):
+            rows.append(_translated_pair(row, languages, place))
+        else:
+            rows.append(_pair(row, names, place))
+        lines.append(line)
+    if not rows:
+        raise ValueError(
+            f"{path}: a data file must hold at least one row, got none. "
+            "Check whether it was written or fetched completely."
+        )
+    if any(isinstance(row["target"], list) for row in rows):
+        for row in rows:
+            row["target"] = row["target"] if isinstance(row["target"], list) else [row["target"]]
+    columns = dict.fromkeys(name for row in rows for name in row)
+    try:
+        return datasets.Dataset.from_dict(
+            {name: [row.get(name) for row in rows] for name in columns}
+        )
+    except (ValueError, TypeError, OverflowError) as error:  # what pyarrow raises
+        raise _mixed_column(path, rows, lines, error) from error
+
+
+def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> list[str]:
+    """Read texts to train a tokenizer on: the lines of a text file, or one column of a data file.
+
+    Args:
+        path: of the file. One that ends as the table above says is a data file, with a header if it
+            is CSV or TSV; any other is a text file with a text on each line.
+        column: which column of a data file; a list of texts in it counts as so many texts.
+
+    Returns:
+        The texts, without the blank lines of a text file.
+
+    Raises:
+        ValueError: if a column is named for a text file or none for a data file, or the file is not
+            as described; the message names file and line.
         FileNotFoundError: if there is no such file.
     """
     path = Path(path)
-    if bool(source_lang) != bool(target_lang):
+    is_table = file_ending(path) in TABLE_ENDINGS
+    if is_table != (column is not None):
         raise ValueError(
-            f"source_lang and target_lang go together, got {source_lang!r} and {target_lang!r}."
+            f"{path}: a data file ({', '.join(TABLE_ENDINGS)}) needs the name of a column, and a "
+            f"text file has none, got column={column!r}. "
+            + ("Name the column that holds the texts." if is_table else "Leave the column out.")
         )
-    if source_lang and (source_column or target_column):
-        raise ValueError(
-            "name columns or languages, not both: got "
-            f"source_column={source_column!r}, target_column={target_column!r}, "
-            f"source_lang={source_lang!r}, target_lang={target_lang!r}."
-        )
-    named = bool(source_column or target_column)
-    source, target = source_column or "source", target_column or "target"
-    rows = []
-    for line, row in _read_rows(path, named=named):
-        place = f"{path}, line {line}"
-        row = _translation_row(row, source_lang, target_lang, place)
-        names = ("source", "target") if "translation" in row else (source, target)
-        rows.append(_pair(row, *names, place))
-    if not rows:
-        raise ValueError(
-            f"{path} must hold at least one pair, got none. Check that it is complete."
-        )
-    columns = list(dict.fromkeys(name for row in rows for name in row if name != "translation"))
-    has_lists = any(isinstance(row["target"], list) for row in rows)
-    if has_lists:
-        for row in rows:
-            row["target"] = row["target"] if isinstance(row["target"], list) else [row["target"]]
-    try:
-        return datasets.Dataset.from_dict({c: [row.get(c) for row in rows] for c in columns})
-    except (ValueError, TypeError) as error:  # pyarrow: one column, several types
-        raise ValueError(
-            f"{path}: each column must hold values of one type: {error} "
-            "Make them alike, or leave out the column."
-        ) from error
-
-
-def read_texts(path: str | Path, *, column: str | None = None) -> list[str]:
-    """Read texts: one column of a file, or the lines of a text file.
-
-    Args:
-        path: a file with one of the endings above, or any other text file, a text a line.
-        column: which column; None is `text`, and not read for text files.
-
-    Returns:
-        The texts; empty lines of a text file are left out.
-
-    Raises:
-        ValueError: if the file or a row is not of this form, with file and line.
-    """
-    path = Path(path)
-    if _ending(path) not in ENDINGS:
-        texts = [text for _, text in _read_lines(path) if text.strip()]
+    texts: list[str] = []
+    if column is None:
+        texts += (line for _, line in read_lines(path) if line.strip())
     else:
-        name = column or "text"
-        rows = _read_rows(path, named=True)
-        texts = [_text(row, name, f"{path}, line {line}") for line, row in rows]
+        for line, row in read_rows(path, header=True):
+            value = _texts(row, column, f"{path}:{line}")
+            texts += value if isinstance(value, list) else [value]
     if not texts:
-        raise ValueError(f"{path} must hold at least one text, got none.")
+        raise ValueError(
+            f"{path}: a file to learn from must hold at least one text, got none. "
+            "Check whether it was written or fetched completely."
+        )
     return texts
 
 
-def _ending(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
-
-
-def _read_rows(path: Path, *, named: bool) -> Iterator[tuple[int, Row]]:
-    ending = _ending(path)
-    if ending not in ENDINGS:
-        raise ValueError(
-            f"data files end in {', '.join(ENDINGS)}, each also with .gz, got {str(path)!r}. "
-            "Rename or convert it."
-        )
-    if ending == ".csv":
-        return _read_csv(path, named=named)
-    if ending == ".tsv":
-        return _read_tsv(path, named=named)
-    return _read_json(path)
-
-
-def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield numbered lines without their ends; a line that is not UTF-8 is an error."""
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r}. Check the path.")
-    opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-    with opened as file:
-        try:
-            for number, line in enumerate(file, start=1):
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                yield number, text.rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}, line {number}: text must be UTF-8, got byte "
-                f"{error.object[error.start]:#04x} at position {error.start + 1}. Convert the "
-                "file, for example with iconv -t UTF-8."
-            ) from error
-        except (gzip.BadGzipFile, EOFError, OSError) as error:
-            raise ValueError(
-                f"{path} is no complete gzip file: {error}. Fetch it again, or drop the .gz."
-            ) from error
-
-
-def _read_json(path: Path) -> Iterator[tuple[int, Row]]:
-    lines = [(number, text) for number, text in _read_lines(path) if text.strip()]
-    if lines and _ending(path) == ".json" and lines[0][1].lstrip().startswith("["):
-        yield from _read_json_list(path, lines)
-        return
-    for number, text in lines:
-        try:
-            row = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(
-                f"{path}, line {number}: not JSON: {error.msg} at column {error.colno}."
-            ) from error
-        yield number, _object(row, f"{path}, line {number}")
-
-
-def _read_json_list(path: Path, lines: list[tuple[int, str]]) -> Iterator[tuple[int, Row]]:
+def _import_datasets() -> Any:
     try:
-        rows = json.loads("\n".join(text for _, text in lines))
-    except json.JSONDecodeError as error:
-        number = lines[min(error.lineno, len(lines)) - 1][0]
-        raise ValueError(f"{path}, line {number}: not JSON: {error.msg}.") from error
-    for index, row in enumerate(rows, start=1):
-        yield index, _object(row, f"{path}, item {index}")
+        import datasets
+    except ImportError as error:
+        raise ImportError(
+            "read_pairs returns a dataset of the datasets library, which is not installed. "
+            "Install it with: pip install 'hf-seqmodels[train]'"
+        ) from error
+    return datasets
 
 
-def _object(row: Any, place: str) -> Row:
-    if not isinstance(row, dict):
+def _check_choice(
+    path: Path,
+    source_column: str | None,
+    target_column: str | None,
+    source_lang: str | None,
+    target_lang: str | None,
+) -> None:
+    if bool(source_lang) != bool(target_lang):
         raise ValueError(
-            f'{place}: a row must be a JSON object such as {{"source": ..., "target": ...}}, '
-            f"got {type(row).__name__}."
+            "source_lang and target_lang belong together, got "
+            f"{source_lang!r} and {target_lang!r}. Give both or none."
         )
-    return row
-
-
-def _read_tsv(path: Path, *, named: bool) -> Iterator[tuple[int, Row]]:
-    cells = ((number, text.split("\t")) for number, text in _read_lines(path) if text.strip("\r"))
-    yield from _with_header(path, cells, named=named, kind="tab")
-
-
-def _read_csv(path: Path, *, named: bool) -> Iterator[tuple[int, Row]]:
-    def lines() -> Iterator[str]:
-        for _, text in _read_lines(path):
-            yield text + "\n"
-
-    reader = csv.reader(lines(), strict=True)
-
-    def cells() -> Iterator[tuple[int, list[str]]]:
-        try:
-            for row in reader:
-                if row:
-                    yield reader.line_num, row
-        except csv.Error as error:
-            raise ValueError(
-                f"{path}, line {reader.line_num}: not CSV: {error}. Quote texts that hold commas, "
-                "quotes or line ends, and double the quotes in them."
-            ) from error
-
-    yield from _with_header(path, cells(), named=named, kind="comma")
-
-
-def _with_header(
-    path: Path, cells: Iterator[tuple[int, list[str]]], *, named: bool, kind: str
-) -> Iterator[tuple[int, Row]]:
-    first = next(cells, None)
-    if first is None:
-        return
-    number, header = first
-    has_header = named or {"source", "target"} <= set(header)
-    if not has_header:
-        if len(header) != 2:
-            raise ValueError(
-                f"{path}, line {number}: without a header row (source and target), a row must be "
-                f"source, {kind}, target, got {len(header)} columns. Add a header, or name the "
-                "columns of the one that is there (source_column, target_column)."
-            )
-        header, rows = ["source", "target"], [first]
-    else:
-        doubled = sorted({name for name in header if header.count(name) > 1})
-        if doubled:
-            raise ValueError(
-                f"{path}, line {number}: column names must differ, got {doubled} twice."
-            )
-        rows = []
-    yield from (_row(path, header, *row, kind=kind) for row in rows)
-    yield from (_row(path, header, *row, kind=kind) for row in cells)
-
-
-def _row(
-    path: Path, header: list[str], number: int, values: list[str], *, kind: str
-) -> tuple[int, Row]:
-    if len(values) != len(header):
+    if source_lang and (source_column or target_column):
         raise ValueError(
-            f"{path}, line {number}: a row must have {len(header)} columns ({', '.join(header)}), "
-            f"got {len(values)}: {values!r}. Columns are separated by one {kind} each."
+            f"columns and languages exclude each other, got source_column={source_column!r}, "
+            f"target_column={target_column!r}, source_lang={source_lang!r} and "
+            f"target_lang={target_lang!r}. Give languages for a file with `{TRANSLATION}` objects, "
+            "columns for any other."
         )
-    return number, dict(zip(header, values, strict=True))
+    if source_lang and file_ending(path) in (".csv", ".tsv"):
+        raise ValueError(
+            f"{path}: source_lang and target_lang choose from the `{TRANSLATION}` objects of a "
+            f"JSON file, got {source_lang!r} and {target_lang!r} for a table. "
+            "Name its columns with source_column and target_column."
+        )
 
 
-def _translation_row(row: Row, source_lang: str | None, target_lang: str | None, place: str) -> Row:
-    """Lift the two texts of a `translation` object into `source` and `target`."""
-    if source_lang is None:
-        if isinstance(row.get("translation"), dict):
-            languages = ", ".join(row["translation"])
-            raise ValueError(
-                f"{place}: the row holds a `translation` object ({languages}). "
-                "Say which is which with source_lang and target_lang."
-            )
-        return row
-    texts = row.get("translation")
+def _translated_pair(row: Row, languages: tuple[str, str] | None, place: str) -> Row:
+    """Make the pair of a row with a `translation` object."""
+    texts = row.get(TRANSLATION)
     if not isinstance(texts, dict):
         raise ValueError(
-            f"{place}: source_lang and target_lang need a `translation` object in every row, got "
-            f"{', '.join(row) or 'an empty row'}. Name columns instead (source_column, "
-            "target_column)."
+            f"{place}: languages choose from a `{TRANSLATION}` object, but the row has "
+            f"{'none' if texts is None else repr(texts)}. Its columns are {_listed(row)}; "
+            "name two of them with source_column and target_column instead."
         )
-    for name in (source_lang, target_lang):
-        if name not in texts:
-            raise ValueError(f"{place}: `translation` has no {name!r}, it has {', '.join(texts)}.")
-    return row | {"source": texts[source_lang], "target": texts[target_lang]}
-
-
-def _pair(row: Row, source: str, target: str, place: str) -> Row:
-    references = row.get(target)
-    if isinstance(references, list):
-        if not references or not all(isinstance(text, str) for text in references):
-            raise ValueError(
-                f"{place}: a list of references must hold one text or more, got {references!r}."
-            )
-        pair = {"source": _text(row, source, place), "target": references}
-    else:
-        pair = {"source": _text(row, source, place), "target": _text(row, target, place)}
-    hidden = {source, target, "translation"}
-    return pair | {
-        name: value for name, value in row.items() if name not in hidden and name not in pair
+    if languages is None:
+        raise ValueError(
+            f"{place}: a `{TRANSLATION}` object needs source_lang and target_lang, got none. "
+            f"It holds {_listed(texts)}."
+        )
+    others = {name: value for name, value in row.items() if name != TRANSLATION}
+    _check_free(others, place)
+    source, target = languages
+    return {
+        "source": _text(texts, source, place),
+        "target": _texts(texts, target, place),
+        **others,
     }
+
+
+def _pair(row: Row, names: tuple[str, str], place: str) -> Row:
+    source, target = names
+    others = {name: value for name, value in row.items() if name not in names}
+    pair = {"source": _text(row, source, place), "target": _texts(row, target, place)}
+    _check_free(others, place)
+    return {**pair, **others}
+
+
+def _check_free(others: Row, place: str) -> None:
+    taken = [name for name in DEFAULT_COLUMNS if name in others]
+    if taken:
+        raise ValueError(
+            f"{place}: the chosen texts become the columns source and target, but the file has "
+            f"another column {taken[0]!r}. Rename or remove that column."
+        )
+
+
+def _texts(row: Row, name: str, place: str) -> str | list[str]:
+    """Return the text of a column, or the list of its texts."""
+    values = row.get(name)
+    if not isinstance(values, list):
+        return _text(row, name, place)
+    if not values:
+        raise ValueError(
+            f"{place}: a list of references must hold at least one text, got none in {name!r}. "
+            'Leave the row out, or write [""] for an empty text.'
+        )
+    return [_text({name: value}, name, place) for value in values]
 
 
 def _text(row: Row, name: str, place: str) -> str:
     if name not in row:
         raise ValueError(
-            f"{place}: there is no column {name!r}, the row has {', '.join(row) or 'none'}. Name "
-            "the columns (source_column, target_column) or fix the row."
+            f"{place}: there is no {name!r} here, only {_listed(row)}. "
+            "Name the columns of this file, or complete the row."
         )
     value = row[name]
     if not isinstance(value, str):
-        raise ValueError(f"{place}: column {name!r} must hold text, got {value!r}.")
+        raise ValueError(
+            f"{place}: {name!r} must hold a text, got {value!r}. "
+            'Write it in quotes, or "" for an empty text.'
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{place}: {name!r} must hold valid Unicode, got a lone surrogate in {value!r}. "
+            "Write the character itself, or both halves of the escape."
+        ) from None
     return value
+
+
+def _listed(row: Row) -> str:
+    return ", ".join(map(repr, row)) or "nothing"
+
+
+def _mixed_column(
+    path: Path, rows: Sequence[Row], lines: Sequence[int], error: Exception
+) -> ValueError:
+    """Say which column holds values of different kinds, and in which lines."""
+    for name in dict.fromkeys(name for row in rows for name in row):
+        first_lines: dict[str, int] = {}
+        for row, line in zip(rows, lines, strict=True):
+            if row.get(name) is not None:
+                first_lines.setdefault(type(row[name]).__name__, line)
+        if len(first_lines) > 1 and set(first_lines) != {"int", "float"}:
+            kinds = " and ".join(f"{kind} in line {line}" for kind, line in first_lines.items())
+            return ValueError(
+                f"{path}: a column must hold values of one kind, but {name!r} holds {kinds}. "
+                "Write all of them as text, or remove the column."
+            )
+    return ValueError(
+        f"{path}: a column holds values that do not fit together: {error}. "
+        "Write all of them as text, or remove the column."
+    )

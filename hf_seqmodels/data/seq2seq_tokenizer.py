@@ -37,20 +37,23 @@ _HUB_OPTIONS = (
 class Seq2SeqTokenizer(PreTrainedTokenizerFast):
     """A tokenizer for sources that carries the tokenizer for targets with it.
 
-    The tokenizer itself is the source side: ids, vocabulary, special tokens, padding and truncation are
-    those of the source tokenizer. The target side, `target_tokenizer`, encodes `text_target` and decodes
-    what a model has written: `decode` and `batch_decode` belong to it. `decode_source` decodes sources.
+    The tokenizer itself is the source side: ids, vocabulary, special tokens, padding and truncation
+    are those of the source tokenizer. The target side, `target_tokenizer`, encodes `text_target`
+    and decodes what a model has written: `decode` and `batch_decode` belong to it. `decode_source`
+    decodes sources.
 
     `save_pretrained` writes the source side into the folder and the target side into the folder
     `target_tokenizer` in it, each as a plain tokenizer.json. With this package imported
-    `AutoTokenizer.from_pretrained(folder)` loads both sides. Without it the same call loads the source
-    side alone, and `AutoTokenizer.from_pretrained(folder, subfolder="target_tokenizer")` the target side.
+    `AutoTokenizer.from_pretrained(folder)` loads both sides. Without it the same call loads the
+    source side alone, and `AutoTokenizer.from_pretrained(folder, subfolder="target_tokenizer")` the
+    target side.
 
     Make one with `Seq2SeqTokenizer.from_pair(source_tokenizer, target_tokenizer)`.
     """
 
-    # No __init__: a tokenizer class that has one is rebuilt from its vocabulary instead of being read
-    # from tokenizer.json. A class attribute, so that the base class finds it while it is being built.
+    # No __init__: a tokenizer class that has one is rebuilt from its vocabulary instead of being
+    # read from tokenizer.json. A class attribute, so that the base class finds it while it is being
+    # built.
     target_tokenizer: PreTrainedTokenizerBase | None = None
 
     @classmethod
@@ -80,8 +83,9 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
             ids = getattr(source_tokenizer, name), getattr(target_tokenizer, name)
             if ids[0] != ids[1]:
                 raise ValueError(
-                    f"source and target tokenizer must agree on {name}, since the model has only one, "
-                    f"got {ids[0]} and {ids[1]}. Train both with train_tokenizer, which fixes these ids."
+                    f"source and target tokenizer must agree on {name}, since the model has only "
+                    f"one, got {ids[0]} and {ids[1]}. Train both with train_tokenizer, which fixes "
+                    "these ids."
                 )
         options = {
             name: value
@@ -105,11 +109,12 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
         Args:
             pretrained_model_name_or_path: folder, or name on the Hub.
             *init_inputs: as for any tokenizer.
-            **kwargs: as for any tokenizer; those that do not say where the files are go to the source
-                side alone.
+            **kwargs: as for any tokenizer; those that do not say where the files are go to the
+                source side alone.
 
         Returns:
-            The pair; or, where the folder was not written by a pair, its one tokenizer for both sides.
+            The pair; or, where the folder was not written by a pair, its one tokenizer for both
+            sides.
 
         Raises:
             OSError: if a pair was saved there but the target side is missing or damaged.
@@ -125,11 +130,11 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
             pair.target_tokenizer = AutoTokenizer.from_pretrained(
                 name, subfolder=subfolder, **options
             )
-        except Exception as error:  # files missing, JSON or tokenizer.json damaged: each its own kind
+        except Exception as error:  # a missing or damaged file: each its own kind
             raise OSError(
-                f"{str(name)!r} holds a source and a target tokenizer, but the target side cannot be "
-                f"read from its folder {subfolder}/: {error} Copy or save the whole folder again, or "
-                "load the source side alone with PreTrainedTokenizerFast.from_pretrained."
+                f"{str(name)!r} holds a source and a target tokenizer, but the target side cannot "
+                f"be read from its folder {subfolder}/: {error} Copy or save the whole folder "
+                "again, or load the source side alone with PreTrainedTokenizerFast.from_pretrained."
             ) from error
         return pair
 
@@ -211,9 +216,7 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
         filename_prefix: str | None = None,
     ) -> tuple[str, ...]:
         """Write both sides; called by save_pretrained before it pushes to the Hub."""
-        files = super()._save_pretrained(
-            save_directory, file_names, legacy_format, filename_prefix
-        )
+        files = super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
         if self.target_tokenizer is None:
             return files
         folder = os.path.join(save_directory, TARGET_FOLDER)

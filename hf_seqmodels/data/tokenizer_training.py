@@ -17,16 +17,14 @@ decodes as a blank; word begins every text with one, so a text loses a blank at 
 wordpiece cannot tell a word that begins with `##` from the inside of a word.
 
 Always `<pad>` is 0, `<s>` 1, `</s>` 2 and `<unk>` 3, so that source and target agree, and every
-encoding ends with `</s>` and has nothing in front. A text that spells out one of these four is encoded
-as that token.
+encoding ends with `</s>` and has nothing in front. A text that spells out one of these four is
+encoded as that token.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tokenizers import (
     AddedToken,
@@ -41,10 +39,13 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
+from hf_seqmodels.data.unigram_training import learn_unigram_pieces
+
 PAD, BOS, EOS, UNK = SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")  # their ids are 0, 1, 2, 3
 DEFAULT_NUM_PIECES = 8000  # vocab_size of bpe, wordpiece and unigram
 BLANK = "\u2581"
 PIECE_PREFIX = "##"
+FIRST_STAND_IN = 0x100000  # a plane of Unicode for private use; the planes of real text end before
 MAX_PIECED_WORD = 1000  # characters; wordpiece takes a longer word for unknown
 # letters, digits and marks, with apostrophes and hyphens between them; or any single character
 WORD_PATTERN = rf"{BLANK}?([\w\p{{M}}]+(['’\-][\w\p{{M}}]+)*|[^{BLANK}])|{BLANK}"
@@ -86,14 +87,14 @@ def train_tokenizer(
 
     Args:
         texts: what to learn the vocabulary from.
-        model: "char", "symbol", "word", "bpe", "wordpiece" or "unigram"; the docstring of the module
-            compares them.
+        model: "char", "symbol", "word", "bpe", "wordpiece" or "unigram"; the docstring of the
+            module compares them.
         vocab_size: number of ids at most, special and extra tokens included. char, symbol and word
-            keep the most frequent units, or all of them with None; bpe, wordpiece and unigram learn as
-            many pieces as there is room for and the texts give rise to, with None up to 8000.
-        min_frequency: how often a unit must occur in the texts; a rarer one is encoded as `<unk>`. Units
-            are words for word, symbols for symbol, and characters for all others; bpe and wordpiece
-            merge only pairs that occur as often.
+            keep the most frequent units, or all of them with None; bpe, wordpiece and unigram learn
+            as many pieces as there is room for and the texts give rise to, with None up to 8000.
+        min_frequency: how often a unit must occur in the texts; a rarer one is encoded as `<unk>`.
+            Units are words for word, symbols for symbol, and characters for all others; bpe and
+            wordpiece merge only pairs that occur as often.
         lowercase: write texts in lower case first.
         normalization: Unicode normal form given to texts first: "nfc", "nfd", "nfkc" or "nfkd".
         extra_tokens: strings that are one token wherever they occur, such as tags. Their ids follow
@@ -170,8 +171,8 @@ def _chunks(
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(
-                f"texts must be strings, got {text!r} of type {type(text).__name__} as number {index}. "
-                "Convert it, or leave it out."
+                f"texts must be strings, got {text!r} of type {type(text).__name__} as number "
+                f"{index}. Convert it, or leave it out."
             )
         if _is_broken(text):
             raise ValueError(
@@ -194,7 +195,8 @@ def _is_broken(text: str) -> bool:
 def _count_units(
     plan: _Plan, splitter: pre_tokenizers.PreTokenizer, chunks: list[str]
 ) -> models.WordLevel:
-    """Return a model of the most frequent units, the commonest first, equals in code point order."""
+    """Return a model of the most frequent units, the commonest first, equals in code point
+    order."""
     counts: Counter[str] = Counter()
     for chunk in chunks:
         units = chunk if plan.model == "char" else _split(splitter, chunk)
@@ -215,16 +217,16 @@ def _count_units(
 def _learn_pieces(
     plan: _Plan, splitter: pre_tokenizers.PreTokenizer, chunks: list[str]
 ) -> models.Model:
-    """Return a model of characters and of the strings that its trainer finds worth a token."""
+    """Return a model of characters and of the strings within words that are worth a token."""
     counts: Counter[str] = Counter()
     for chunk in chunks:
         counts.update("".join(_split(splitter, chunk)))
     alphabet = sorted(char for char, count in counts.items() if count >= plan.min_frequency)
     _check_not_empty(alphabet, plan)
-    if rare := counts.keys() - set(alphabet):
-        # A blank may be rare too, and is a plain one here. Nothing is learned across a rare character.
-        rare_characters = "".join(sorted(rare)).replace(BLANK, f"{BLANK} ")
-        pattern = re.compile(f"[{re.escape(rare_characters)}]")
+    if rare := sorted(counts.keys() - set(alphabet)):
+        # nothing is learned from a rare character, nor from what stands around it
+        spelled = [f"[ {BLANK}]" if char == BLANK else re.escape(char) for char in rare]
+        pattern = re.compile("|".join(spelled))
         chunks = [part for chunk in chunks for part in pattern.split(chunk) if part]
     return _TRAINERS[plan.model](plan, splitter, chunks, alphabet)
 
@@ -233,13 +235,10 @@ def _train_bpe(
     plan: _Plan, splitter: pre_tokenizers.PreTokenizer, chunks: list[str], alphabet: list[str]
 ) -> models.Model:
     _check_room(plan, len(alphabet), f"{len(alphabet)} characters")
-    trainer = trainers.BpeTrainer(
-        vocab_size=plan.num_pieces,
-        min_frequency=plan.min_frequency,
-        special_tokens=list(plan.reserved),
-        show_progress=False,
-    )
-    return _run(trainer, models.BPE(unk_token=UNK), splitter, chunks).model
+    tokenizer = Tokenizer(models.BPE(unk_token=UNK))
+    tokenizer.pre_tokenizer = splitter
+    tokenizer.train_from_iterator(chunks, _bpe_trainer(plan, plan.num_pieces, plan.reserved))
+    return tokenizer.model
 
 
 def _train_wordpiece(
@@ -248,16 +247,23 @@ def _train_wordpiece(
     # every character in both of its forms: a word may begin with any of them, and go on with any
     characters = [prefix + char for prefix in ("", PIECE_PREFIX) for char in alphabet]
     _check_room(plan, len(characters), f"{len(alphabet)} characters in two forms each")
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=plan.num_pieces,
-        min_frequency=plan.min_frequency,
-        special_tokens=list(plan.reserved),
-        continuing_subword_prefix=PIECE_PREFIX,
-        show_progress=False,
+    # The library numbers characters inside a word in the order of a randomly seeded hash table, and
+    # equally frequent pairs are merged in the order of their numbers. Written with a stand-in of
+    # its own, such a character is one more letter, numbered by its code point.
+    inner = {ord(char): chr(FIRST_STAND_IN + index) for index, char in enumerate(alphabet)}
+    outer = {ord(stand_in): char for char, stand_in in zip(alphabet, inner.values(), strict=True)}
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = splitter
+    marked = (
+        " ".join(word[0] + word[1:].translate(inner) for word in _split(splitter, chunk))
+        for chunk in chunks
     )
-    empty = models.WordPiece(unk_token=UNK)
-    trained = json.loads(_run(trainer, empty, splitter, chunks).to_str())["model"]["vocab"]
-    learned = sorted(trained, key=lambda piece: trained[piece])
+    num_learned = plan.num_pieces - len(plan.reserved)
+    tokenizer.train_from_iterator(marked, _bpe_trainer(plan, num_learned, ()))
+    learned = [
+        (PIECE_PREFIX if ord(piece[0]) in outer else "") + piece.translate(outer)
+        for piece, _ in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    ]
     pieces = list(dict.fromkeys([*plan.reserved, *characters, *learned]))[: plan.num_pieces]
     return models.WordPiece(
         {piece: index for index, piece in enumerate(pieces)},
@@ -271,26 +277,24 @@ def _train_unigram(
     plan: _Plan, splitter: pre_tokenizers.PreTokenizer, chunks: list[str], alphabet: list[str]
 ) -> models.Model:
     _check_room(plan, len(alphabet), f"{len(alphabet)} characters")
-    trainer = trainers.UnigramTrainer(
-        vocab_size=plan.num_pieces,
-        special_tokens=list(plan.reserved),
-        unk_token=UNK,
+    words = Counter(word for chunk in chunks for word in _split(splitter, chunk))
+    learned = learn_unigram_pieces(words, plan.num_pieces - len(plan.reserved))
+    learned = [(piece, score) for piece, score in learned if piece not in plan.reserved]
+    reserved = [(token, 0.0) for token in plan.reserved]
+    return models.Unigram([*reserved, *learned], unk_id=SPECIAL_TOKENS.index(UNK))
+
+
+def _bpe_trainer(plan: _Plan, num_pieces: int, reserved: Sequence[str]) -> trainers.BpeTrainer:
+    return trainers.BpeTrainer(
+        vocab_size=num_pieces,
+        min_frequency=plan.min_frequency,
+        special_tokens=list(reserved),
         show_progress=False,
     )
-    return _run(trainer, models.Unigram(), splitter, chunks).model
 
 
 _TRAINERS = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "unigram": _train_unigram}
 TOKENIZER_MODELS = ("char", "symbol", "word", *_TRAINERS)
-
-
-def _run(
-    trainer: Any, model: Any, splitter: pre_tokenizers.PreTokenizer, chunks: list[str]
-) -> Tokenizer:
-    tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = splitter
-    tokenizer.train_from_iterator(chunks, trainer)
-    return tokenizer
 
 
 def _split(splitter: pre_tokenizers.PreTokenizer, chunk: str) -> list[str]:
@@ -361,8 +365,8 @@ def _check_options(
 def _check_not_empty(units: Sequence[str], plan: _Plan) -> None:
     if not units:
         raise ValueError(
-            f"nothing in the texts occurs at least min_frequency={plan.min_frequency} times, so the "
-            "vocabulary would be empty. Lower min_frequency or pass more texts."
+            f"nothing in the texts occurs at least min_frequency={plan.min_frequency} times, so "
+            "the vocabulary would be empty. Lower min_frequency or pass more texts."
         )
 
 
