@@ -144,7 +144,9 @@ def draw_learning_curve(
     """
     if not any("loss" in entry for entry in log_history):
         return False
-    plot_learning_curve(log_history, path, metric=metric)
+    name = f"eval_{(metric or '').removeprefix('eval_')}"
+    drawn = metric if any(name in entry for entry in log_history) else None
+    plot_learning_curve(log_history, path, metric=drawn)
     return True
 
 

@@ -45,19 +45,34 @@ TINY_MODELS = {
 }
 
 
+def tiny_argv(files, output_dir, *more, model_type="seqmodels_rnn_seq2seq"):
+    """Return the options of a run of twelve steps; later options win."""
+    return [
+        *("--model_type", model_type, "--config_overrides", *TINY_MODELS[model_type]),
+        *(word for part in files for word in (f"--{part}_file", files[part])),
+        *("--output_dir", str(output_dir), "--use_cpu", "--disable_tqdm", "true"),
+        *("--per_device_train_batch_size", "8", "--per_device_eval_batch_size", "4"),
+        *("--learning_rate", "0.02", "--num_train_epochs", "2", "--logging_steps", "2"),
+        *("--seed", "3", *more),
+    ]
+
+
 @pytest.fixture
 def tiny_options(pair_files, tmp_path):
-    """Return a function that builds the options of a tiny run; later options win."""
+    """Return a function that builds the options of a tiny run in the test's own folder."""
 
-    def build(*more, model_type="seqmodels_rnn_seq2seq", output_dir=tmp_path / "run", files=None):
-        files = pair_files if files is None else files
-        return [
-            *("--model_type", model_type, "--config_overrides", *TINY_MODELS[model_type]),
-            *(word for part in files for word in (f"--{part}_file", files[part])),
-            *("--output_dir", str(output_dir), "--use_cpu", "--disable_tqdm", "true"),
-            *("--per_device_train_batch_size", "8", "--per_device_eval_batch_size", "4"),
-            *("--learning_rate", "0.02", "--num_train_epochs", "2", "--logging_steps", "2"),
-            *("--seed", "3", *more),
-        ]
+    def build(*more, files=pair_files, output_dir=tmp_path / "run", **choices):
+        return tiny_argv(files, output_dir, *more, **choices)
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def shared_options(pair_files, tmp_path_factory):
+    """Return a function that builds the options of a tiny run that several tests look at."""
+    folder = tmp_path_factory.mktemp("shared")
+
+    def build(*more, name):
+        return tiny_argv(pair_files, folder / name, *more)
 
     return build

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -55,19 +56,27 @@ SAMPLING = {
 }
 
 
-@pytest.mark.parametrize("sampling", SAMPLING)
+RHYTHM = ["--eval_strategy", "steps", "--save_strategy", "steps", "--eval_steps", "3"]
+RHYTHM += ["--save_steps", "3", "--num_train_epochs", "3", "--logging_steps", "1"]
+
+
+@pytest.fixture(scope="module", params=SAMPLING)
+def straight(request, shared_options):
+    """The options of one way of sampling and the folder of its uninterrupted run."""
+    options = [*RHYTHM, *SAMPLING[request.param]]
+    argv = shared_options(*options, name=request.param)
+    main(argv)
+    return options, Path(argv[argv.index("--output_dir") + 1])
+
+
 @pytest.mark.parametrize("step", [4, 7])  # in the first epoch, and in the second
-def test_resumed_run_equals_an_uninterrupted_one(tiny_options, tmp_path, sampling, step):
-    rhythm = ["--eval_strategy", "steps", "--save_strategy", "steps", "--eval_steps", "3"]
-    rhythm += ["--save_steps", "3", "--num_train_epochs", "3", "--logging_steps", "1"]
-    rhythm += SAMPLING[sampling]
-    straight = tiny_options(*rhythm, output_dir=tmp_path / "straight")
-    main(straight)
-    broken = tiny_options(*rhythm, output_dir=tmp_path / "broken")
-    interrupt(broken, step=step)
-    record = main(broken)
+def test_resumed_run_equals_an_uninterrupted_one(tiny_options, tmp_path, straight, step):
+    options, folder = straight
+    argv = tiny_options(*options)
+    interrupt(argv, step=step)
+    record = main(argv)
     assert record["train"]["resumed_at_step"] == step // 3 * 3
-    assert_same_result(tmp_path / "straight", tmp_path / "broken")
+    assert_same_result(folder, tmp_path / "run")
 
 
 def test_resume_at_the_end_of_an_epoch_equals_an_uninterrupted_run(tiny_options, tmp_path):
@@ -136,39 +145,46 @@ def test_a_half_written_checkpoint_is_passed_over(tiny_options, tmp_path, caplog
     assert checkpoint_problem(newest) is None  # written again
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "problem"),
-    [
-        ("config.json", None, "config.json is missing"),
-        ("trainer_state.json", b"{", "trainer_state.json is cut off"),
-        ("scheduler.pt", b"", "scheduler.pt is cut off"),
-        ("rng_state.pth", None, "rng_state.pth is missing"),
-        ("model.safetensors", b"\x00" * 50, "model.safetensors is cut off"),
-        ("model.safetensors", None, r"the weights \(\*.safetensors\) are missing"),
-    ],
-)
-def test_a_damaged_checkpoint_is_named_and_refused(tiny_options, tmp_path, name, content, problem):
-    options = tiny_options("--num_train_epochs", "1")
-    interrupt(tiny_options("--num_train_epochs", "2"), step=7)
-    checkpoint = tmp_path / "run" / "checkpoint-6"
+@pytest.fixture(scope="module")
+def cut_off(shared_options):
+    """A run that stopped at step 7, after the checkpoint of step 6."""
+    argv = shared_options(name="cut_off")
+    interrupt(argv, step=7)
+    return Path(argv[argv.index("--output_dir") + 1])
+
+
+DAMAGES = {
+    "no config": ("config.json", None, "config.json is missing"),
+    "broken state": ("trainer_state.json", b"{", "trainer_state.json is cut off"),
+    "broken scheduler": ("scheduler.pt", b"", "scheduler.pt is cut off"),
+    "no random state": ("rng_state.pth", None, "rng_state.pth is missing"),
+    "broken weights": ("model.safetensors", b"\x00" * 50, "model.safetensors is cut off"),
+    "no weights": ("model.safetensors", None, r"the weights \(\*.safetensors\) are missing"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_named_and_refused(tiny_options, tmp_path, cut_off, damage):
+    name, content, problem = DAMAGES[damage]
+    checkpoint = shutil.copytree(cut_off / "checkpoint-6", tmp_path / "checkpoint-6")
     if content is None:
         (checkpoint / name).unlink()
     else:
         (checkpoint / name).write_bytes(content)
     with pytest.raises(ValueError, match=rf"cannot resume from .*checkpoint-6': {problem}"):
-        prepare([*options, "--resume_from_checkpoint", str(checkpoint)])
+        prepare(tiny_options("--resume_from_checkpoint", str(checkpoint)))
 
 
-def test_another_model_is_not_resumed(tiny_options, tmp_path):
-    interrupt(tiny_options(), step=7)
+def test_another_model_is_not_resumed(tiny_options, tmp_path, cut_off):
+    shutil.copytree(cut_off, tmp_path / "run")
     message = "its model is another one: hidden_size is 12 there and 16 here"
     with pytest.raises(ValueError, match=message):
         prepare(tiny_options("--config_overrides", "hidden_size=16"))
 
 
-def test_overwriting_begins_anew_and_keeps_nothing_of_the_old_run(tiny_options, tmp_path):
+def test_overwriting_begins_anew(tiny_options, tmp_path):
     main(tiny_options())
-    record = main(tiny_options("--overwrite_output_dir", "--num_train_epochs", "1"))
+    record = main(tiny_options("--overwrite_output_dir", "--num_train_epochs", "1", "--seed", "4"))
     assert record["train"]["resumed_at_step"] == 0
     assert [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-6"]
 
