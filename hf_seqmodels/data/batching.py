@@ -17,10 +17,10 @@ from torch.utils.data import Sampler
 
 
 class _LengthAwareBatchSampler(Sampler[list[int]]):
-    """What the two samplers share: checked lengths, the epoch, and its random numbers."""
+    """What the two samplers share: checked lengths, the epoch, and its random numbers.
 
-    batch_size: int | None  # read by accelerate; None says that the size varies
-    drop_last: bool
+    accelerate reads the attributes `batch_size`, None where it varies, and `drop_last`.
+    """
 
     def __init__(
         self, lengths: Sequence[int] | Sequence[tuple[int, int]], *, shuffle: bool, seed: int
@@ -32,8 +32,7 @@ class _LengthAwareBatchSampler(Sampler[list[int]]):
 
     @property
     def sampler(self) -> "_LengthAwareBatchSampler":
-        """Itself: accelerate hands `set_epoch` to the `sampler` of a batch sampler that it has
-        wrapped."""
+        """Itself, since accelerate tells the epoch to the `sampler` of what it has wrapped."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
@@ -53,8 +52,8 @@ class LengthGroupedBatchSampler(_LengthAwareBatchSampler):
 
     The rows are shuffled and dealt into pools of `pool_size` batches; each pool is sorted by length
     and cut into batches, and the batches of all pools are shuffled. A larger pool means less
-    padding; a smaller one means batches that mix lengths more. The batch that is not full comes
-    last.
+    padding, a smaller one batches that mix lengths more. If the last batch is not full, its rows
+    are drawn from all lengths.
 
     Args:
         lengths: of the rows in tokens: one number each, or a pair for source and target.
@@ -100,7 +99,7 @@ class LengthGroupedBatchSampler(_LengthAwareBatchSampler):
             generator = self._random_numbers()
             order = generator.permutation(num_rows)
             num_full = num_rows - num_rows % self.batch_size
-            # the remainder is drawn before sorting: sorted last, it would always hold the longest
+            # the batch that is not full is drawn first: cut off last, it would hold the longest
             # rows
             batches = [
                 batch
@@ -193,33 +192,41 @@ class TokenBudgetBatchSampler(_LengthAwareBatchSampler):
 
 def _as_columns(lengths: Sequence[int] | Sequence[tuple[int, int]]) -> np.ndarray:
     """Return the lengths as (N, 1) or (N, 2)."""
-    try:
-        columns = np.asarray(lengths)
-    except ValueError:
-        columns = np.empty(0, dtype=object)
     if not len(lengths):
         return np.empty((0, 1), dtype=np.int64)
-    if (
-        columns.dtype.kind not in "iu"
-        or columns.ndim > 2
-        or (columns.ndim == 2 and columns.shape[1] != 2)
-    ):
+    try:
+        columns = np.asarray(lengths)
+    except ValueError:  # rows of different shapes
+        columns = np.empty(0, dtype=object)
+    is_flat_or_paired = columns.ndim == 1 or columns.shape[1:] == (2,)
+    if columns.dtype.kind not in "iu" or not is_flat_or_paired:
         raise ValueError(
-            "lengths must be whole numbers, one for each row or one pair (source, target) for each "
-            f"row, got {lengths[0]!r} for the first of {len(lengths)} rows."
+            "lengths must be whole numbers, either one for each row or a pair (source, target) for "
+            f"each row, got {lengths[0]!r} for the first of {len(lengths)} rows. "
+            "Pass for example [len(ids) for ids in dataset['input_ids']]."
         )
     columns = columns.reshape(len(lengths), -1).astype(np.int64)
     if columns.min() < 0:
         row = int(columns.min(axis=1).argmin())
-        raise ValueError(f"a length cannot be negative, got {lengths[row]!r} for row {row}.")
+        raise ValueError(
+            f"a length cannot be negative, got {lengths[row]!r} for row {row}. "
+            "Pass the number of tokens of each row."
+        )
     return columns
 
 
 def _by_length(lengths: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Sort rows by total length, then source length; equal rows keep the order in which they
-    came."""
+    """Sort rows by length, so that neighbours need little padding on either side.
+
+    The longer side comes first. Rows that agree in it run from longer sources to longer targets,
+    and at the next length back again, so that no two neighbours differ much. Rows of equal lengths
+    stand together, in the order in which they came.
+    """
     chosen = lengths[rows]
-    return rows[np.lexsort((chosen[:, 0], chosen.sum(axis=1)))]
+    longer_side = chosen.max(axis=1)
+    difference = chosen[:, -1] - chosen[:, 0]
+    turn = np.where(longer_side % 2, -1, 1)
+    return rows[np.lexsort((turn * difference, longer_side))]
 
 
 def _slices(rows: np.ndarray, size: int) -> list[np.ndarray]:

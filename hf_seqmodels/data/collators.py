@@ -56,7 +56,8 @@ class Seq2SeqCollator:
         for name, limit in limits.items():
             if limit is not None and limit < 1:
                 raise ValueError(f"{name} must be at least 1, or None for no limit, got {limit}.")
-        self.tokenizer = tokenizer
+        self.pad_token_id: Any = tokenizer.pad_token_id
+        self.eos_token_id: Any = tokenizer.eos_token_id
         self.model = model
         self.max_source_length = max_source_length
         self.max_target_length = max_target_length
@@ -94,17 +95,15 @@ class Seq2SeqCollator:
                     f"in row {index} of the batch. Pass the mask that the tokenizer returned, or "
                     "leave it out."
                 )
-        limit, end = self.max_source_length, self.tokenizer.eos_token_id
-        pad_source = self.padding_side == "left"
+        limit, on_the_left = self.max_source_length, self.padding_side == "left"
+        input_ids = [_cut(row, limit, self.eos_token_id) for row in sources]
         batch = {
-            "input_ids": self._pad(
-                [_cut(row, limit, end) for row in sources], self.tokenizer.pad_token_id, pad_source
-            ),
-            "attention_mask": self._pad([row[:limit] for row in attention], 0, pad_source),
+            "input_ids": self._pad(input_ids, self.pad_token_id, on_the_left),
+            "attention_mask": self._pad([row[:limit] for row in attention], 0, on_the_left),
         }
         labels = _column(features, "labels")
         if labels is not None:
-            rows = [_cut(row, self.max_target_length, end) for row in labels]
+            rows = [_cut(row, self.max_target_length, self.eos_token_id) for row in labels]
             batch["labels"] = self._pad(rows, IGNORED_LABEL, False)
             shift = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
             if shift is not None:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 TABLE_ENDINGS = (".jsonl", ".json", ".csv", ".tsv")
 Row = dict[str, Any]
@@ -97,7 +97,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
+def _open(path: Path) -> Iterator[Iterable[bytes]]:
     if path.name.lower().endswith(".gz"):
         with gzip.open(path, "rb") as file:
             yield file

@@ -48,7 +48,7 @@ PIECE_PREFIX = "##"
 FIRST_STAND_IN = 0x100000  # a plane of Unicode for private use; the planes of real text end before
 MAX_PIECED_WORD = 1000  # characters; wordpiece takes a longer word for unknown
 # letters, digits and marks, with apostrophes and hyphens between them; or any single character
-WORD_PATTERN = rf"{BLANK}?([\w\p{{M}}]+(['’\-][\w\p{{M}}]+)*|[^{BLANK}])|{BLANK}"
+WORD_PATTERN = rf"{BLANK}?([\w\p{{M}}]+(['\u2019\-][\w\p{{M}}]+)*|[^{BLANK}])|{BLANK}"
 
 NORMALIZERS = {
     "nfc": normalizers.NFC,
