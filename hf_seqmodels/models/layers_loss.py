@@ -33,7 +33,7 @@ def token_loss(
         ValueError: if every position is skipped and `num_items_in_batch` is None.
     """
     logits = logits.flatten(0, -2)  # (B * T, V)
-    labels = labels.flatten().to(logits.device)  # (B * T)
+    labels = labels.flatten().to(logits.device, torch.long)  # (B * T)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     total = F.cross_entropy(
         logits, labels, ignore_index=IGNORED_LABEL, label_smoothing=smoothing, reduction="sum"
@@ -46,6 +46,5 @@ def token_loss(
                 f"{labels.numel()} positions. "
                 "Drop such a batch, or pass num_items_in_batch if it is one part of a larger batch."
             )
-    elif isinstance(num_items_in_batch, Tensor):
-        num_items_in_batch = num_items_in_batch.to(total.device)
-    return total / num_items_in_batch
+    num_items = torch.as_tensor(num_items_in_batch, device=total.device)
+    return total / num_items.clamp(min=1)  # a whole batch without targets gives 0, not 0 / 0
