@@ -42,7 +42,9 @@ from .pretrained_base import (
     SeqModelsPreTrainedModel,
     TwoVocabulariesMixin,
     check_mask,
+    check_same_rows,
     check_token_ids,
+    check_vectors,
 )
 
 
@@ -128,6 +130,7 @@ class RnnSeq2SeqEncoder(RnnSeq2SeqPreTrainedModel):
         if inputs_embeds is None:
             check_token_ids("input_ids", input_ids, self.config.vocab_size)
             inputs_embeds = self.embed_tokens(input_ids)
+        check_vectors("inputs_embeds", inputs_embeds, self.config.embedding_size, "embedding_size")
         if attention_mask is not None:
             check_mask(
                 "attention_mask", attention_mask, inputs_embeds.shape[:2], "the encoder input"
@@ -344,17 +347,34 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             inputs_embeds = self.embed_tokens(input_ids)
         if encoder_outputs is None:
             raise ValueError("The decoder needs encoder_outputs, got None.")
-        if past_key_values is not None and not isinstance(past_key_values, RecurrentCache):
-            raise ValueError(
-                f"past_key_values must be the RecurrentCache of an earlier call, got "
-                f"{type(past_key_values).__name__}."
-            )
+        self._check_inputs(inputs_embeds, encoder_outputs, past_key_values)
         run = self._run(
             inputs_embeds, attention_mask, encoder_outputs, encoder_attention_mask, past_key_values
         )
         return self._make_output(
             run, inputs_embeds, past_key_values, use_cache, output_attentions, output_hidden_states
         )
+
+    def _check_inputs(self, inputs_embeds, encoder_outputs, past_key_values):
+        config, num_rows = self.config, encoder_outputs.last_hidden_state.shape[0]
+        check_vectors(
+            "decoder_inputs_embeds", inputs_embeds, config.embedding_size, "embedding_size"
+        )
+        check_same_rows("The decoder input", inputs_embeds.shape[0], "the source", num_rows)
+        if past_key_values is None:
+            return
+        if not isinstance(past_key_values, RecurrentCache):
+            raise ValueError(
+                f"past_key_values must be the RecurrentCache of an earlier call, got "
+                f"{type(past_key_values).__name__}. Pass what this model returned."
+            )
+        if len(past_key_values) != len(self.new_cache()):
+            raise ValueError(
+                f"past_key_values must carry {len(self.new_cache())} states, got "
+                f"{len(past_key_values)}. Pass what this model returned, or decoder.new_cache()."
+            )
+        if past_key_values.batch_size != -1:
+            check_same_rows("past_key_values", past_key_values.batch_size, "the source", num_rows)
 
     def _run(
         self,
@@ -364,10 +384,11 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
         encoder_attention_mask,
         past_key_values,
     ):
-        if attention_mask is not None and attention_mask.shape[-1] > inputs_embeds.shape[1]:
-            attention_mask = attention_mask[
-                :, -inputs_embeds.shape[1] :
-            ]  # the cache's tokens are read
+        num_read = 0 if past_key_values is None else past_key_values.get_seq_length()
+        if attention_mask is not None and attention_mask.shape[1:] == (
+            num_read + inputs_embeds.shape[1],
+        ):
+            attention_mask = attention_mask[:, num_read:]  # the cache's tokens are read
         if attention_mask is not None:
             check_mask(
                 "decoder_attention_mask",
@@ -528,6 +549,8 @@ def as_encoder_output(encoder_outputs: Any, config: RnnSeq2SeqConfig) -> Recurre
         ValueError: if the states that the decoder starts from are missing.
     """
     if not isinstance(encoder_outputs, RecurrentEncoderOutput):
+        if isinstance(encoder_outputs, Tensor):
+            encoder_outputs = (encoder_outputs,)
         if not hasattr(encoder_outputs, "items"):
             encoder_outputs = {"last_hidden_state": encoder_outputs[0]} if encoder_outputs else {}
         known = RecurrentEncoderOutput.__dataclass_fields__
@@ -538,15 +561,21 @@ def as_encoder_output(encoder_outputs: Any, config: RnnSeq2SeqConfig) -> Recurre
         raise ValueError(
             "encoder_outputs must hold last_hidden_state. Pass what model.get_encoder() returned."
         )
+    check_vectors(
+        "encoder_outputs.last_hidden_state",
+        encoder_outputs.last_hidden_state,
+        config.source_state_size,
+        "encoder_hidden_size",
+    )
     needs_state = config.bridge != "zeros" or config.attention_scorer is None
-    if needs_state and encoder_outputs.final_hidden_state is None:
-        raise ValueError(
-            f"The decoder starts from the encoder's last state (bridge={config.bridge!r}, "
-            f"attention_scorer="
-            f"{config.attention_scorer!r}), but encoder_outputs has no final_hidden_state. Pass "
-            f"what "
-            "model.get_encoder()(..., return_dict=True) returned."
-        )
+    needs_cell = config.bridge != "zeros" and config.cell_type == "lstm"
+    for name, is_needed in (("final_hidden_state", needs_state), ("final_cell_state", needs_cell)):
+        if is_needed and getattr(encoder_outputs, name) is None:
+            raise ValueError(
+                f"The decoder starts from the encoder's last state (bridge={config.bridge!r}, "
+                f"attention_scorer={config.attention_scorer!r}), but encoder_outputs has no "
+                f"{name}. Pass what model.get_encoder()(..., return_dict=True) returned."
+            )
     return encoder_outputs
 
 
@@ -683,7 +712,12 @@ class RnnSeq2SeqForConditionalGeneration(
         logits = self.score_vocabulary(outputs.last_hidden_state)  # (B, T, V)
         loss = None
         if labels is not None:
-            check_mask("labels", labels, logits.shape[:2], "the decoder input")
+            if labels.shape != logits.shape[:2]:
+                raise ValueError(
+                    f"labels must have the shape of the decoder input, {tuple(logits.shape[:2])}, "
+                    f"got {tuple(labels.shape)}. Leave decoder_input_ids out, and the model makes "
+                    f"them from the labels."
+                )
             loss = token_loss(
                 logits,
                 labels,

@@ -198,22 +198,20 @@ def check_token_ids(name: str, token_ids: Tensor, vocab_size: int, *, ignored: i
         ignored: an id outside the range that is allowed, such as -100 in labels.
 
     Raises:
-        ValueError: if the shape is not (B, T), the type not integer, or an id lies outside [0, V).
+        ValueError: if the shape is not (B, T), the type not int64 or int32, or an id lies outside
+            [0, V).
     """
-    if token_ids.dim() != 2:
+    if token_ids.dim() != 2 or 0 in token_ids.shape:
         raise ValueError(
-            f"{name} must have the shape (batch, length), got {tuple(token_ids.shape)}."
+            f"{name} must have the shape (batch, length) with at least one row and one position, "
+            f"got {tuple(token_ids.shape)}. Pad empty rows."
         )
-    if token_ids.shape[1] == 0:
+    if token_ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(
-            f"{name} must hold at least one position, got {tuple(token_ids.shape)}. Pad empty rows."
+            f"{name} must hold ids of type torch.int64 or torch.int32, got {token_ids.dtype}. Pass "
+            f"the ids the tokenizer returned."
         )
-    if token_ids.is_floating_point() or token_ids.dtype == torch.bool:
-        raise ValueError(
-            f"{name} must hold integer ids, got {token_ids.dtype}. Pass the ids the tokenizer "
-            f"returned."
-        )
-    if token_ids.device.type != "cpu" or token_ids.numel() == 0 or torch.compiler.is_compiling():
+    if token_ids.device.type != "cpu" or torch.compiler.is_compiling():
         return
     wrong = (token_ids < 0) | (token_ids >= vocab_size)
     if ignored is not None:
@@ -225,6 +223,44 @@ def check_token_ids(name: str, token_ids: Tensor, vocab_size: int, *, ignored: i
             f"{row}, position "
             f"{column}. Use the tokenizer that the model was trained with, or resize the "
             f"embeddings."
+        )
+
+
+def check_vectors(name: str, vectors: Tensor, width: int, width_name: str):
+    """Check that a sequence of vectors has the axes and the width that a layer reads.
+
+    Args:
+        name: argument to name in the message.
+        vectors: (B, T, width).
+        width: expected last axis.
+        width_name: option of the config that sets it.
+
+    Raises:
+        ValueError: if the shape differs, or there is no row or no position.
+    """
+    if vectors.dim() != 3 or 0 in vectors.shape or vectors.shape[-1] != width:
+        raise ValueError(
+            f"{name} must have the shape (batch, length, {width}) with at least one row and one "
+            f"position, got {tuple(vectors.shape)}. The width is {width_name} of the config."
+        )
+
+
+def check_same_rows(name: str, num_rows: int, of: str, expected: int):
+    """Check that what belongs together has one row for each row.
+
+    Args:
+        name: argument to name in the message.
+        num_rows: its rows.
+        of: the argument that it goes with.
+        expected: rows of that.
+
+    Raises:
+        ValueError: if the numbers differ.
+    """
+    if num_rows != expected:
+        raise ValueError(
+            f"{name} must have as many rows as {of}, {expected}, got {num_rows}. Pass one row of "
+            f"each for every example."
         )
 
 
