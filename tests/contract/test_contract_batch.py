@@ -27,8 +27,10 @@ def test_a_row_alone_equals_the_row_in_a_batch_in_float32(case):
 
 def embed(case: Case, model) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Return a batch with embeddings in place of ids, and the embeddings by side, all wanting
-    gradients."""
-    batch = without_labels(pad_rows(case, model.config, "mixed").batch)
+    gradients. The last row is padding alone on the first side."""
+    rows = case.rows(model.config)
+    batch = without_labels(pad_rows(case, model.config, "mixed", rows=[*rows, rows[0]]).batch)
+    batch[case.grid.sides[0].keep][-1] = 0
     embeddings = {}
     for side in case.grid.sides:
         tokens = batch.pop(side.tokens)
@@ -47,9 +49,9 @@ def test_no_row_depends_on_another(case):
         gradients = torch.autograd.grad(
             logits[row].sum(), list(embeddings.values()), retain_graph=True
         )
-        for gradient in gradients:
+        for side, gradient in zip(case.grid.sides, gradients, strict=True):
             others = [other for other in range(len(logits)) if other != row]
-            assert gradient[row].abs().max() > 0
+            assert (gradient[row] != 0).any() == batch[side.keep][row].any()
             assert (gradient[others] == 0).all()
 
 

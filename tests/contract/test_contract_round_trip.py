@@ -76,6 +76,7 @@ def test_tied_weights_are_tied_as_the_config_says_and_stored_once(case, tmp_path
     model = case.model(dtype=torch.float32)
     expected = case.grid.ties(model.config)
     assert ties_of(model) == expected
+    assert ties_of(case.grid.model_class(case.config())) == expected
     model.save_pretrained(tmp_path)
     stored = set(load_file(tmp_path / WEIGHTS))
     for names in expected:

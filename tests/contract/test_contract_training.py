@@ -94,7 +94,7 @@ def test_two_processes_train_as_one(case, tmp_path):
     ]
     try:
         for worker in workers:
-            output, _ = worker.communicate(timeout=120)
+            output, _ = worker.communicate(timeout=600)  # against a hang; takes seconds
             assert worker.returncode == 0, output
     finally:
         for worker in workers:

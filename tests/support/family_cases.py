@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.initialization import no_init_weights
 
 from hf_seqmodels.auto_classes import FAMILIES, Family
 
@@ -131,7 +132,9 @@ class Case:
             seed: of the parameters.
             changes: to the config.
         """
-        model = self.grid.model_class(self.config(**changes)).to(dtype).eval()
+        with no_init_weights():
+            model = self.grid.model_class(self.config(**changes)).to(dtype).eval()
+        model.tie_weights()
         randomize(model, seed=seed)
         return model
 
