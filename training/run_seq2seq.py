@@ -23,6 +23,7 @@ import datasets
 import numpy as np
 import run_folder
 import run_report
+from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from script_arguments import given_options, parse_arguments, read_overrides
 from seq2seq_arguments import (
@@ -173,6 +174,7 @@ def make_trainer(
         callbacks.append(
             EarlyStoppingCallback(options.early_stopping_patience, options.early_stopping_threshold)
         )
+    PartialState().wait_for_everyone()  # the others may still look for a checkpoint
     with run_folder.removed_if_refused(args.output_dir):
         if args.should_save:
             run_folder.clear_leftovers(args.output_dir, resumes=resumes)
