@@ -1,8 +1,7 @@
 """Watch a small GRU with attention learn a real task, then look at what it does.
 
-    python training/demo.py                                           # dates of 20 locales to ISO
-    8601 python training/demo.py --train_file my.tsv --test_file my_test.tsv   # your own pairs of
-    text
+    python training/demo.py     # dates of 20 locales to ISO 8601
+    python training/demo.py --train_file my.tsv --test_file my_test.tsv     # your own pairs
 
 Further options go to run_seq2seq.py and win over the recipe, e.g. `--max_steps 500`.
 """

@@ -1,8 +1,10 @@
 """Train and evaluate an encoder-decoder on pairs of text: pronunciation, inflection, dates.
 
-    python training/run_seq2seq.py --model_type seqmodels_rnn_seq2seq --train_file pairs.tsv
-    --output_dir runs/mine python training/run_seq2seq.py training/recipes/g2p_dutch.yaml
-    --train_file ... --output_dir runs/dutch accelerate launch training/run_seq2seq.py ...
+    python training/run_seq2seq.py --model_type seqmodels_rnn_seq2seq \\
+        --train_file pairs.tsv --output_dir runs/mine
+    python training/run_seq2seq.py training/recipes/g2p_dutch.yaml \\
+        --train_file dut_train.jsonl ... --output_dir runs/dutch
+    accelerate launch training/run_seq2seq.py ...
 
 Everything that can be refused is refused before training begins, and then nothing is written. An
 interrupted run goes on where it stopped when the same command is given again. `--help` lists all
