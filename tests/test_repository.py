@@ -1,5 +1,6 @@
 """What holds for the repository as a whole: its files, its pins, its make targets."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -94,10 +95,14 @@ def test_every_pin_is_exact_and_stands_once_for_a_python(pins, python):
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_make_demo_hands_on_the_files_of_the_user():
+    # without what an outer `make test` hands down
+    environment = {name: os.environ[name] for name in os.environ if not name.startswith("MAKE")}
+
     def command_of(*arguments):
         finished = subprocess.run(
             ["make", "--dry-run", "--always-make", "demo", *arguments],
             cwd=ROOT,
+            env=environment,
             capture_output=True,
             text=True,
             check=True,
