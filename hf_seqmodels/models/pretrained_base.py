@@ -56,18 +56,22 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
 class TwoVocabulariesMixin:
     """Embeddings and scores of encoder-decoders whose source and target vocabularies may differ.
 
-    Both sides keep their table in `embed_tokens`. `config.decoder_vocab_size` None means one
-    vocabulary, whose tables are resized together; else `resize_token_embeddings` is for the source
-    alone.
+    Both sides keep their table in `embed_tokens`. `config.decoder_vocab_size` None or a shared
+    table means one vocabulary, whose tables are resized together; else `resize_token_embeddings` is
+    for the source alone.
     """
+
+    def _has_one_vocabulary(self) -> bool:
+        return self.config.decoder_vocab_size is None or self.config.share_embeddings
 
     def _resize_token_embeddings(self, new_num_tokens, pad_to_multiple_of=None, mean_resizing=True):
         encoder = self.get_encoder()
         encoder.embed_tokens = self._get_resized_embeddings(
             encoder.embed_tokens, new_num_tokens, pad_to_multiple_of, mean_resizing
         )
-        if self.config.decoder_vocab_size is None:
+        if self._has_one_vocabulary():
             self._resize_target(encoder.embed_tokens.num_embeddings, mean_resizing)
+            self.config.decoder_vocab_size = None  # where it repeated the old vocab_size
         return encoder.embed_tokens
 
     def resize_decoder_token_embeddings(
@@ -87,11 +91,12 @@ class TwoVocabulariesMixin:
         Raises:
             ValueError: if the model has one vocabulary.
         """
-        if self.config.decoder_vocab_size is None:
+        if self._has_one_vocabulary():
             raise ValueError(
-                "resize_decoder_token_embeddings needs a target vocabulary of its own, but "
-                "decoder_vocab_size is None. "
-                "Call resize_token_embeddings, which resizes both sides."
+                f"resize_decoder_token_embeddings needs a target vocabulary of its own, got "
+                f"decoder_vocab_size={self.config.decoder_vocab_size} and "
+                f"share_embeddings={self.config.share_embeddings}. Call resize_token_embeddings, "
+                f"which resizes both sides."
             )
         if pad_to_multiple_of is not None:
             new_num_tokens = -(-new_num_tokens // pad_to_multiple_of) * pad_to_multiple_of
