@@ -45,8 +45,8 @@ class Family:
     Args:
         config_class: settings of the family; its `model_type` names the family in checkpoints.
         model_classes: {Auto class: model class that it loads for this config}.
-        tokenizer_class: what AutoTokenizer finds under this name in a checkpoint of the family; None
-            where the tokenizers of transformers serve.
+        tokenizer_class: tokenizer of this package that AutoTokenizer is to know by its name; None
+            where those of transformers serve.
         unkept_promises: {line of CONTRACT that the family cannot keep: the reason}.
 
     Raises:
