@@ -1,6 +1,9 @@
 """What all families share beside their layers: initialisation, tying, and the checks of what a user
 passes."""
 
+import json
+from pathlib import Path
+
 import torch
 import transformers
 from torch import Tensor, nn
@@ -23,6 +26,33 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
     """
 
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
+        """Load a model as transformers does, and name the file where a weight file is broken.
+
+        Args:
+            pretrained_model_name_or_path: folder or name on the Hub.
+            *model_args: as in transformers.
+            **kwargs: as in transformers.
+
+        Returns:
+            The model, in evaluation mode.
+
+        Raises:
+            OSError: if a weight file cannot be read.
+        """
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
+        except Exception as error:
+            folder = Path(str(pretrained_model_name_or_path), kwargs.get("subfolder") or "")
+            broken = describe_broken_weights(folder)
+            if not broken and not type(error).__module__.startswith("safetensors"):
+                raise
+            raise OSError(
+                f"Every weight file must be whole, but {broken or folder} cannot be read "
+                f"({error}). Copy or save the checkpoint again; from the Hub, pass force_download=True."
+            ) from error
 
     def _init_weights(self, module: nn.Module):
         if isinstance(module, nn.Linear):
@@ -160,6 +190,32 @@ class TwoVocabulariesMixin:
         tokens = sequences[:, sequences.shape[1] - num_steps :]
         steps = torch.arange(num_steps, device=stacked.device)
         return stacked[beam_indices.clamp(min=0), steps, tokens].masked_fill(beam_indices < 0, 0.0)
+
+
+def describe_broken_weights(folder: Path) -> str:
+    """Say which weight files of a folder do not hold what their headers announce.
+
+    Args:
+        folder: of a checkpoint; one that does not exist holds no files.
+
+    Returns:
+        Paths and sizes, empty if nothing is wrong.
+    """
+    complaints = []
+    for path in sorted(folder.glob("*.safetensors")):
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            header_end = 8 + int.from_bytes(file.read(8), "little")
+            text = file.read(header_end - 8) if header_end <= size else b""
+        try:
+            header = json.loads(text)
+            ends = [entry["data_offsets"][1] for key, entry in header.items() if key[:2] != "__"]
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+            complaints.append(f"{path} (no header in its {size} bytes)")
+            continue
+        if size != header_end + max(ends, default=0):
+            complaints.append(f"{path} ({size} bytes instead of {header_end + max(ends)})")
+    return ", ".join(complaints)
 
 
 def initialize_recurrent(module: nn.RNNBase):
