@@ -10,6 +10,7 @@ format.
 import datetime
 import random
 from collections.abc import Sequence
+from typing import Any
 
 # Chosen for variety of script, of order and of spelling; all of them write the Gregorian calendar
 # with ASCII digits by default in CLDR (which excludes th_TH, fa_IR, ar_EG, bn_BD and others).
@@ -127,14 +128,18 @@ def write_date(date: datetime.date, *, locale: str, date_format: str) -> str:
     Raises:
         ImportError: if Babel is not installed.
     """
+    return _import_babel().dates.format_date(date, format=date_format, locale=locale)
+
+
+def _import_babel() -> Any:
     try:
-        from babel.dates import format_date
+        import babel.dates
     except ImportError as error:
         raise ImportError(
             "dates are written with Babel, which is not installed. "
             "Install it with: pip install 'hf-seqmodels[train]'"
         ) from error
-    return format_date(date, format=date_format, locale=locale)
+    return babel
 
 
 def _draw(
@@ -180,8 +185,18 @@ def _check_choices(locales: Sequence[str], formats: Sequence[str]) -> None:
                 "Pass for example "
                 f"{name}={example}."
             )
+    babel = _import_babel()
+    for locale in locales:
+        try:
+            babel.Locale.parse(locale)
+        except (ValueError, babel.UnknownLocaleError):
+            raise ValueError(
+                f"locales must be names of CLDR locales that Babel knows, got {locale!r}. "
+                "Write it like en_US, or leave it out."
+            ) from None
     unknown = [date_format for date_format in formats if date_format not in DATE_FORMATS]
     if unknown:
         raise ValueError(
-            f"formats must be among {', '.join(DATE_FORMATS)}, got {', '.join(map(repr, unknown))}."
+            f"formats must be among {', '.join(DATE_FORMATS)}, got {unknown[0]!r}. "
+            "Choose some of these."
         )

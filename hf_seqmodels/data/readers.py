@@ -188,14 +188,11 @@ def _translated_pair(row: Row, languages: tuple[str, str] | None, place: str) ->
             f"{place}: a `{TRANSLATION}` object needs source_lang and target_lang, got none. "
             f"It holds {_listed(texts)}."
         )
+    source, target = languages
+    pair = {"source": _text(texts, source, place), "target": _texts(texts, target, place)}
     others = {name: value for name, value in row.items() if name != TRANSLATION}
     _check_free(others, place)
-    source, target = languages
-    return {
-        "source": _text(texts, source, place),
-        "target": _texts(texts, target, place),
-        **others,
-    }
+    return {**pair, **others}
 
 
 def _pair(row: Row, names: tuple[str, str], place: str) -> Row:

@@ -186,7 +186,7 @@ def test_only_two_fast_tokenizers_with_the_same_special_ids_make_a_pair(sides, p
         eos_token="</s>",
         unk_token="<unk>",
     )
-    with pytest.raises(ValueError, match="must agree on pad_token_id, .* got 0 and 3"):
+    with pytest.raises(ValueError, match=r"must agree on pad_token_id, .* got 0 and 3"):
         Seq2SeqTokenizer.from_pair(source, odd)
 
 
