@@ -176,6 +176,20 @@ def test_a_longer_search_continues_from_the_cache_of_a_shorter_one(case):
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("case", representative_cases("cache", only=SMALL, generates=True))
+def test_embeddings_of_a_prompt_stand_for_its_ids(case, num_beams):
+    model = case.model()
+    side = case.grid.sides[0]
+    inputs = prompts(case)
+    options = {"num_beams": num_beams, "max_new_tokens": STEPS}
+    expected = generate(case, model, inputs, **options)
+    embedded = {side.keep: inputs[side.keep]}
+    embedded[side.embeds] = model.get_input_embeddings()(inputs[side.tokens])
+    sequences = model.generate(**embedded, **options)
+    assert torch.equal(sequences[:, -expected.shape[1] :], expected)
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
 @pytest.mark.parametrize("case", representative_cases("cache", generates=True))
 def test_an_encoder_output_stands_for_its_source(case, num_beams):
     if len(case.grid.sides) == 1:
