@@ -1,6 +1,8 @@
 """The recurrent state as a transformers cache: what `past_key_values` holds for recurrent
 decoders."""
 
+from typing import Any
+
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
@@ -85,8 +87,12 @@ class RecurrentCacheLayer(CacheLayerMixin):
     def lazy_initialization(self, *args, **kwargs) -> None:
         """Do nothing: the first `update_state` sets shapes, type and device."""
 
-    def update(self, *args, **kwargs):
+    def update(self, *args: Any, **kwargs: Any):
         """Refuse: there are no keys and values here.
+
+        Args:
+            *args: keys and values.
+            **kwargs: as in transformers.
 
         Raises:
             TypeError: always.

@@ -2,7 +2,9 @@
 passes."""
 
 import json
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -28,7 +30,9 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | PathLike | None, *model_args: Any, **kwargs: Any
+    ):
         """Load a model as transformers does, and name the file where a weight file is broken.
 
         Args:
@@ -51,7 +55,8 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
                 raise
             raise OSError(
                 f"Every weight file must be whole, but {broken or folder} cannot be read "
-                f"({error}). Copy or save the checkpoint again; from the Hub, pass force_download=True."
+                f"({error}). Copy or save the checkpoint again; from the Hub, pass "
+                f"force_download=True."
             ) from error
 
     def _init_weights(self, module: nn.Module):
@@ -272,8 +277,11 @@ def check_token_ids(name: str, token_ids: Tensor, vocab_size: int, *, ignored: i
             f"{name} must hold ids of type torch.int64 or torch.int32, got {token_ids.dtype}. Pass "
             f"the ids the tokenizer returned."
         )
-    if token_ids.device.type != "cpu" or torch.compiler.is_compiling():
-        return
+    if token_ids.device.type == "cpu" and not torch.compiler.is_compiling():
+        _check_range(name, token_ids, vocab_size, ignored)
+
+
+def _check_range(name: str, token_ids: Tensor, vocab_size: int, ignored: int | None):
     wrong = (token_ids < 0) | (token_ids >= vocab_size)
     if ignored is not None:
         wrong &= token_ids != ignored
@@ -281,9 +289,8 @@ def check_token_ids(name: str, token_ids: Tensor, vocab_size: int, *, ignored: i
         row, column = wrong.nonzero()[0].tolist()
         raise ValueError(
             f"{name} must lie in [0, {vocab_size}), got {token_ids[row, column].item()} at row "
-            f"{row}, position "
-            f"{column}. Use the tokenizer that the model was trained with, or resize the "
-            f"embeddings."
+            f"{row}, position {column}. Use the tokenizer that the model was trained with, or "
+            f"resize the embeddings."
         )
 
 
