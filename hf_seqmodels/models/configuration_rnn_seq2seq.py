@@ -102,7 +102,7 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
     variational_dropout: bool = False
     label_smoothing: float | int = 0.0
     max_position_embeddings: int = 1024
-    initializer_range: float = 0.1
+    initializer_range: float | int = 0.1
     implementation: Literal["fast", "reference"] = "fast"
     use_cache: bool = True
     pad_token_id: int | None = 0
@@ -152,7 +152,6 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
             "encoder_hidden_size",
             "num_encoder_layers",
             "num_decoder_layers",
-            "num_attention_heads",
             "max_position_embeddings",
         ):
             value = getattr(self, name)
@@ -172,7 +171,7 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {value}.")
-        if self.initializer_range <= 0:
+        if not self.initializer_range > 0:
             raise ValueError(f"initializer_range must be positive, got {self.initializer_range}.")
 
     def validate_cell(self):
@@ -203,7 +202,7 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
                 "Make them equal or use 'general', 'additive' or 'multi_head'."
             )
         if self.attention_scorer == "multi_head":
-            if self.hidden_size % self.num_attention_heads:
+            if self.num_attention_heads < 1 or self.hidden_size % self.num_attention_heads:
                 raise ValueError(
                     f"num_attention_heads must divide hidden_size={self.hidden_size}, got "
                     f"{self.num_attention_heads}."
