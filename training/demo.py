@@ -23,7 +23,7 @@ from hf_seqmodels.data import DATE_LOCALES, date_splits
 from hf_seqmodels.evaluation import n_best
 
 RECIPE = Path(__file__).resolve().parent / "recipes" / "dates.yaml"
-NUM_DATES = (60_000, 2_000, 4_000)  # train, validation, test
+NUM_DATES = (40_000, 1_000, 4_000)  # train, validation, test
 DATA_SEED = 1
 NUM_SHOWN = 10
 NUM_BEAMS = 5

@@ -10,7 +10,7 @@ logger = logging.getLogger("run_seq2seq")
 
 TOKENIZER_MODELS = ["char", "symbol", "word", "bpe", "wordpiece", "unigram"]
 METRICS = ["exact_match", "error_rate", "wer", "cer", "per", "bleu", "chrf"]
-LOWER_IS_BETTER = ("loss", "error_rate", "wer", "cer", "per")
+LOWER_IS_BETTER = ("loss", "item_error_rate", "error_rate", "wer", "cer", "per")
 
 
 @dataclass

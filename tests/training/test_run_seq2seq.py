@@ -136,6 +136,32 @@ def test_the_best_model_is_the_one_saved(finished):
         assert torch.equal(weight, best.state_dict()[name])
 
 
+@pytest.mark.parametrize("metric", ["loss", "cer", "item_error_rate", "eval_per", "exact_match"])
+def test_error_rates_are_better_when_lower(tiny_options, metric):
+    run = prepare(
+        tiny_options("--metrics", "exact_match", "cer", "per", "--metric_for_best_model", metric)
+    )
+    assert run.args.greater_is_better is (metric == "exact_match")
+    assert prepare(tiny_options("--metrics", "per", "cer")).args.greater_is_better is False
+
+
+def test_the_reported_validation_score_is_the_best_of_the_run(tiny_options, tmp_path):
+    options = [
+        "--learning_rate",
+        "0.1",
+        "--num_train_epochs",
+        "4",
+        "--metrics",
+        "exact_match",
+        "cer",
+    ]
+    record = main(tiny_options(*options, "--metric_for_best_model", "cer"))
+    state = json.loads((tmp_path / "run" / "trainer_state.json").read_text(encoding="utf-8"))
+    rates = [entry["eval_cer"] for entry in state["log_history"] if "eval_cer" in entry]
+    assert len(set(rates)) > 1
+    assert record["validation"]["cer"] == pytest.approx(min(rates))
+
+
 def test_any_encoder_decoder_of_transformers_is_trained(tiny_options, tmp_path):
     record = main(tiny_options("--shared_tokenizer", model_type="bart"))
     folder = tmp_path / "run"
