@@ -96,8 +96,11 @@ def test_rows_of_padding_alone_change_no_other_row(case):
 def test_rows_of_padding_alone_give_finite_outputs_and_gradients(case, only_empty):
     model = case.model().train()
     batch = with_empty_rows(case, "mixed", only_empty=only_empty).batch
-    outputs = model(**without_labels(batch), output_hidden_states=True)
+    outputs = model(**without_labels(batch), output_attentions=True)
     assert outputs.logits.isfinite().all()
+    for weights in outputs.get("cross_attentions") or ():
+        padding = batch[case.grid.sides[0].keep] == 0
+        assert (weights.permute(0, 3, 1, 2)[padding] == 0).all()
     outputs.logits.square().mean().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
