@@ -108,6 +108,7 @@ def test_a_batch_without_targets_is_refused_unless_it_is_a_part(case):
         model(**batch)
     outputs = model(**batch, num_items_in_batch=11)
     assert outputs.loss.item() == 0.0
+    assert model(**batch, num_items_in_batch=torch.tensor(0)).loss.item() == 0.0  # none anywhere
     gradients = loss_gradients(model, batch, num_items_in_batch=torch.tensor(11))
     assert all((gradient == 0).all() for gradient in gradients.values())
 
