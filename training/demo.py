@@ -10,6 +10,7 @@ import argparse
 import json
 import logging
 import math
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import run_seq2seq
+import torch
 from transformers.utils.logging import disable_progress_bar
 
 from hf_seqmodels.data import DATE_LOCALES, date_splits
@@ -173,6 +175,7 @@ def show_examples(run: run_seq2seq.Run, output_dir: Path) -> None:
         sources,
         num_beams=NUM_BEAMS,
         num_return_sequences=3,
+        length_penalty=0.0,  # ranked by probability
         progress=False,
     )
     print("\nExamples, each with its three best hypotheses and their probabilities")
@@ -221,6 +224,8 @@ def show_use(output_dir: Path) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(format="%(message)s", level=logging.INFO)
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)  # the matrices are small: more threads would mostly wait
     disable_progress_bar()  # of loading and saving; training keeps its own
     try:
         main()
