@@ -187,7 +187,7 @@ class RecurrentLayer(GradientCheckpointingLayer):
     def zero_state(self, inputs: Tensor) -> State:
         """Return the state before the first token: zeros, (B, D) per state vector."""
         size = self.rnn.hidden_size * self.num_directions
-        zeros = self.rnn.weight_hh_l0.new_zeros(inputs.shape[0], size)
+        zeros = inputs.new_zeros(inputs.shape[0], size)  # weights may be offloaded
         return (zeros,) * self.cell.num_states
 
     def step(self, inputs: Tensor, state: State, input_gates: Tensor | None = None) -> State:

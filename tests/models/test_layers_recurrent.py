@@ -2,6 +2,7 @@
 
 import math
 
+import accelerate
 import pytest
 import torch
 from torch import nn
@@ -332,3 +333,14 @@ def test_masks_of_a_sequence_make_steps_equal_the_whole(connection, monkeypatch)
         for one, other in zip(outputs, whole, strict=True):
             torch.testing.assert_close(one, other[:, t])
     torch.testing.assert_close(states[-1], finals[-1])
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("kind", TORCH_LAYERS)
+def test_kernels_run_on_weights_that_accelerate_offloads(kind, bidirectional):
+    layer, inputs = make_layer(kind, bidirectional=bidirectional), torch.randn(B, S, I)
+    expected = layer(inputs)
+    accelerate.cpu_offload(layer, execution_device=torch.device("cpu"))
+    assert all(parameter.is_meta for parameter in layer.parameters())
+    for one, other in zip(layer(inputs), expected, strict=True):
+        torch.testing.assert_close(one, other)
