@@ -41,13 +41,13 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
             **kwargs: as in transformers.
 
         Returns:
-            The model, in evaluation mode.
+            The model, in evaluation mode; with `output_loading_info` also what was loaded.
 
         Raises:
             OSError: if a weight file cannot be read.
         """
         try:
-            return super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
+            loaded = super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
         except Exception as error:
             folder = Path(str(pretrained_model_name_or_path), kwargs.get("subfolder") or "")
             broken = describe_broken_weights(folder)
@@ -58,6 +58,11 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
                 f"({error}). Copy or save the checkpoint again; from the Hub, pass "
                 f"force_download=True."
             ) from error
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        for module in model.modules():
+            if isinstance(module, nn.RNNBase):
+                module.flatten_parameters()  # cuDNN wants the weights of a layer in one block
+        return loaded
 
     def _init_weights(self, module: nn.Module):
         if isinstance(module, nn.Linear):
