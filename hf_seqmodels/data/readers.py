@@ -80,21 +80,7 @@ def read_pairs(
         else:
             rows.append(_pair(row, names, place))
         lines.append(line)
-    if not rows:
-        raise ValueError(
-            f"{path}: a data file must hold at least one row, got none. "
-            "Check whether it was written or fetched completely."
-        )
-    if any(isinstance(row["target"], list) for row in rows):
-        for row in rows:
-            row["target"] = row["target"] if isinstance(row["target"], list) else [row["target"]]
-    columns = dict.fromkeys(name for row in rows for name in row)
-    try:
-        return datasets.Dataset.from_dict(
-            {name: [row.get(name) for row in rows] for name in columns}
-        )
-    except (ValueError, TypeError, OverflowError) as error:  # what pyarrow raises
-        raise _mixed_column(path, rows, lines, error) from error
+    return _to_dataset(datasets, path, rows, lines)
 
 
 def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> list[str]:
@@ -134,6 +120,24 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
             "Check whether it was written or fetched completely."
         )
     return texts
+
+
+def _to_dataset(datasets: Any, path: Path, rows: list[Row], lines: list[int]) -> Any:
+    if not rows:
+        raise ValueError(
+            f"{path}: a data file must hold at least one row, got none. "
+            "Check whether it was written or fetched completely."
+        )
+    if any(isinstance(row["target"], list) for row in rows):
+        for row in rows:
+            row["target"] = row["target"] if isinstance(row["target"], list) else [row["target"]]
+    columns = dict.fromkeys(name for row in rows for name in row)
+    try:
+        return datasets.Dataset.from_dict(
+            {name: [row.get(name) for row in rows] for name in columns}
+        )
+    except (ValueError, TypeError, OverflowError) as error:  # what pyarrow raises
+        raise _mixed_column(path, rows, lines, error) from error
 
 
 def _import_datasets() -> Any:

@@ -3,6 +3,7 @@
 import datetime
 import random
 import re
+import sys
 from collections import Counter
 
 import pytest
@@ -140,6 +141,12 @@ def test_the_size_of_one_part_does_not_change_the_others():
     assert parts["test"] != date_splits(10, 20, 30, seed=5)["test"]
     days = {row["target"] for row in larger["train"]}
     assert not days & {row["target"] for row in parts["test"]}
+
+
+def test_without_babel_the_way_to_get_it_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "babel.dates", None)
+    with pytest.raises(ImportError, match=r"Babel, which is not installed. Install it with: pip"):
+        generate_dates(1, seed=0)
 
 
 def test_impossible_requests_are_refused():

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import sys
 
 import pytest
 
@@ -336,6 +337,13 @@ def test_options_that_contradict_each_other_are_refused(write):
             source_column="word",
             target_column="target",
         )
+
+
+def test_without_datasets_the_way_to_get_it_is_told(write, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ImportError, match=r"datasets library, which is not installed. Install it"):
+        read_pairs(write("t.tsv", "a\tb\n"))
+    assert read_texts(write("t.txt", "a\n")) == ["a"]
 
 
 def test_texts_are_lines_or_a_column(write):
