@@ -95,8 +95,8 @@ def _newest_checkpoint(folder: Path) -> Path | None:
         if problem is None:
             logger.info(
                 f"{folder} holds an interrupted run: resuming at step "
-                f"{checkpoint_step(checkpoint)} "
-                f"({checkpoint.name}). Pass --overwrite_output_dir to begin anew."
+                f"{checkpoint_step(checkpoint)} ({checkpoint.name}). Pass --overwrite_output_dir "
+                "to begin anew."
             )
             return checkpoint
         logger.warning(f"{checkpoint} is not complete ({problem}) and is passed over.")

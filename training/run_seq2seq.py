@@ -39,10 +39,9 @@ from seq2seq_model import (
     check_lengths,
     check_model_choice,
     check_same_model,
-    generation_length,
     load_or_make_model,
     load_or_train_tokenizer,
-    set_generation_defaults,
+    settle_decoding,
     target_side,
 )
 from seq2seq_trainer import BatchSamplerTrainer
@@ -116,13 +115,7 @@ def prepare(argv: Sequence[str]) -> Run:
     encoded = encode_corpus(corpus, tokenizer, options)
     lengths = {part: row_lengths(rows) for part, rows in encoded.items()}
     check_lengths(model.config, lengths)
-    set_generation_defaults(
-        model,
-        tokenizer,
-        max_length=generation_length(model.config, options, lengths.get("train")),
-        num_beams=options.num_beams,
-        length_penalty=options.length_penalty if options.num_beams > 1 else None,
-    )
+    settle_decoding(model, tokenizer, options, lengths.get("train"))
     sampler = train_batches(lengths["train"], args, options) if args.do_train else None
     trainer = make_trainer(
         model, tokenizer, args, options, encoded, sampler=sampler, resumes=checkpoint is not None
@@ -134,16 +127,26 @@ def shared_by_processes(make: Callable[[], Any], args: Seq2SeqScriptArguments) -
     """Make something in the first process and give a copy to the others.
 
     Args:
-        make: makes it; must fail alike everywhere or not at all.
+        make: makes it.
         args: know the processes.
 
     Returns:
         The same thing in every process.
+
+    Raises:
+        ValueError: in every process, if the first one cannot make it.
     """
     if args.world_size == 1:
         return make()
-    box = [make() if args.process_index == 0 else None]
+    box: list[Any] = [None, None]
+    if args.process_index == 0:
+        try:
+            box[0] = make()
+        except ValueError as error:
+            box[1] = error
     broadcast_object_list(box)
+    if box[1] is not None:
+        raise box[1]
     return box[0]
 
 

@@ -219,8 +219,8 @@ def check_options(unused: Sequence[str], known: Iterable[str]) -> None:
     check_names(options, known, "unknown options")
     if unused:
         raise ValueError(
-            f"these words belong to no option: {' '.join(unused)}. "
-            "A recipe comes first and alone; values follow their option."
+            f"these words belong to no option: {' '.join(unused)}. A recipe comes first and alone; "
+            "values follow their option."
         )
 
 

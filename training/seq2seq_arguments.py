@@ -32,8 +32,8 @@ class ModelArguments:
         metadata={
             "action": "extend",
             "help": "Fields of the fresh model's configuration: name=value,name=value (in a "
-            "recipe: a mapping). "
-            "Pairs on the command line are added to those of the recipe and win over them.",
+            "recipe: a mapping). Pairs on the command line are added to those of the recipe and "
+            "win over them.",
         },
     )
     tokenizer_name: str | None = field(
@@ -88,9 +88,8 @@ class DataTrainingArguments:
         default=None,
         metadata={
             "help": "Columns written before the source as tags: with tag_separator ';' the value "
-            "'V;PST' of a row "
-            "with source 'go' makes the source '<V><PST>go'. Each tag seen in training is one "
-            "whole token."
+            "'V;PST' of a row with source 'go' makes the source '<V><PST>go'. Each tag seen in "
+            "training is one whole token."
         },
     )
     tag_separator: str = field(
@@ -101,8 +100,8 @@ class DataTrainingArguments:
         default=0.05,
         metadata={
             "help": "Share (below 1) or number of distinct training sources held out for "
-            "validation when no "
-            "validation data is given; no source is in both parts. 0 trains without validation."
+            "validation when no validation data is given; no source is in both parts. 0 trains "
+            "without validation."
         },
     )
     max_train_samples: int | None = field(
@@ -118,8 +117,8 @@ class DataTrainingArguments:
         default=None,
         metadata={
             "choices": TOKENIZER_MODELS,
-            "help": "Source tokenizer trained in the run; symbol = "
-            "whitespace-separated symbols. Default: char, if no tokenizer is given.",
+            "help": "Source tokenizer trained in the run; symbol = whitespace-separated symbols. "
+            "Default: char, if no tokenizer is given.",
         },
     )
     target_tokenizer_model: str | None = field(
@@ -160,30 +159,32 @@ class DataTrainingArguments:
     max_target_length: int | None = field(
         default=None,
         metadata={
-            "help": "Longer training targets are cut to this many tokens, and generation stops "
-            "there; "
-            "default: none is cut, and generation may run to 1.5 times the longest training target."
+            "help": "Longer targets are cut to this many tokens, and generation stops "
+            "there; default: none is cut, and generation may run to 1.5 times the longest "
+            "training target."
         },
     )
     max_tokens_per_batch: int | None = field(
         default=None,
         metadata={
             "help": "Fill training batches to this many padded tokens of source plus target "
-            "instead of a "
-            "fixed number of rows (per_device_train_batch_size then caps the rows)."
+            "instead of a fixed number of rows (per_device_train_batch_size then caps the rows)."
         },
     )
     num_beams: int | None = field(
         default=None,
         metadata={
             "help": "Beams for the final validation and test figures and for the saved "
-            "generation_config; "
-            "default: generation_num_beams, which the evaluations during training use, or 1."
+            "generation_config; default: generation_num_beams (which the evaluations during "
+            "training use), or the checkpoint's, or 1."
         },
     )
-    length_penalty: float = field(
-        default=1.0,
-        metadata={"help": "Exponent of the length that divides a beam's log-probability."},
+    length_penalty: float | None = field(
+        default=None,
+        metadata={
+            "help": "Exponent of the length that divides a beam's log-probability; default: the "
+            "checkpoint's, or 1."
+        },
     )
     metrics: list[str] = field(
         default_factory=lambda: ["exact_match", "cer"],
@@ -299,8 +300,7 @@ def settle_arguments(
         if options.early_stopping_patience is not None or given.get("load_best_model_at_end"):
             raise ValueError(
                 "keeping the best model and early stopping need validation data. Pass "
-                "--validation_file or "
-                "a validation_split above 0, or leave these options out."
+                "--validation_file or a validation_split above 0, or leave these options out."
             )
         logger.info("No validation data: the model of the last step is kept.")
         args.eval_strategy, args.load_best_model_at_end = type(args.eval_strategy)("no"), False
@@ -309,14 +309,8 @@ def settle_arguments(
         args.greater_is_better = (
             args.metric_for_best_model.removeprefix("eval_") not in LOWER_IS_BETTER
         )
-    args.generation_num_beams = args.generation_num_beams or 1
     options.num_beams = options.num_beams or args.generation_num_beams
-    if options.num_return_sequences > options.num_beams:
-        raise ValueError(
-            f"num_return_sequences must not exceed num_beams, got {options.num_return_sequences} "
-            "and "
-            f"{options.num_beams}. Raise --num_beams."
-        )
+    args.generation_num_beams = args.generation_num_beams or 1  # while training
     args.dataloader_pin_memory = args.dataloader_pin_memory and args.device.type != "cpu"
 
 

@@ -79,8 +79,7 @@ def _read_splits(options: DataTrainingArguments, origins: dict) -> dict[str, lis
     files = {split: path for split, path in files.items() if path}
     if files and options.dataset_name:
         raise ValueError(
-            "give either data files or dataset_name, not both: got "
-            f"{', '.join(f'{split}_file' for split in files)} and "
+            f"give either data files or dataset_name, not both: got {', '.join(files)} files and "
             f"dataset_name={options.dataset_name!r}."
         )
     if not files and not options.dataset_name:
@@ -237,8 +236,7 @@ def split_by_source(
     if size < 0 or num_held_out >= len(sources):
         raise ValueError(
             f"validation_split must leave sources on both sides, got {size:g} of {len(sources)} "
-            "distinct "
-            "training sources. Choose a smaller one, pass --validation_file, or 0 for no "
+            "distinct training sources. Choose a smaller one, pass --validation_file, or 0 for no "
             "validation."
         )
     held_out = set(random.Random(seed).sample(sources, num_held_out))

@@ -38,17 +38,15 @@ def check_model_choice(options: ModelArguments) -> None:
     if bool(options.model_name_or_path) == bool(options.model_type):
         raise ValueError(
             "give exactly one of model_name_or_path (continue from a checkpoint) and model_type "
-            "(a fresh model), "
-            f"got {options.model_name_or_path!r} and {options.model_type!r}."
+            f"(a fresh model), got {options.model_name_or_path!r} and {options.model_type!r}."
         )
     overrides = read_overrides(options.config_overrides)
     if options.model_name_or_path:
         if overrides:
             raise ValueError(
-                "config_overrides describe a fresh model, but model_name_or_path="
-                f"{options.model_name_or_path!r} brings its own configuration: got "
-                f"{', '.join(overrides)}. "
-                "Leave them out or use model_type."
+                "config_overrides describe a fresh model, but "
+                f"model_name_or_path={options.model_name_or_path!r} brings its own configuration: "
+                f"got {', '.join(overrides)}. Leave them out or use model_type."
             )
         return
     types = sorted(
@@ -81,20 +79,11 @@ def load_or_train_tokenizer(
         ValueError: if a tokenizer is named and another described, or there is nothing to train one
             on.
     """
-    described = [
-        name
-        for name in ("source_tokenizer_model", "target_tokenizer_model", "shared_tokenizer")
-        if getattr(options, name)
-    ]
     name = model_options.tokenizer_name or model_options.model_name_or_path
     if checkpoint is not None:
         return _from_pretrained(AutoTokenizer, str(checkpoint), model_options)
     if name:
-        if described:
-            raise ValueError(
-                f"the tokenizer comes from {name!r}, so {', '.join(described)} cannot be honoured. "
-                "Leave out one of the two."
-            )
+        refuse_tokenizer_training(name, options)
         tokenizer = _from_pretrained(AutoTokenizer, name, model_options)
         for attribute, value in (
             ("src_lang", options.source_lang),
@@ -109,6 +98,32 @@ def load_or_train_tokenizer(
             "--tokenizer_name."
         )
     return _train_tokenizers(options, corpus)
+
+
+def refuse_tokenizer_training(name: str, options: DataTrainingArguments) -> None:
+    """Refuse options of tokenizer training for a tokenizer that is ready.
+
+    Args:
+        name: where the tokenizer comes from.
+        options: the data options.
+
+    Raises:
+        ValueError: if one of those options is not at its default.
+    """
+    training = (
+        *("source_tokenizer_model", "target_tokenizer_model", "source_vocab_size"),
+        *("target_vocab_size", "source_extra_tokens", "tokenizer_min_frequency"),
+        *("lowercase_source", "shared_tokenizer"),
+    )
+    defaults = DataTrainingArguments()
+    described = [
+        option for option in training if getattr(options, option) != getattr(defaults, option)
+    ]
+    if described:
+        raise ValueError(
+            f"the tokenizer comes from {name!r} as it is, so {', '.join(described)} cannot be "
+            "honoured. Leave out one of the two."
+        )
 
 
 def _train_tokenizers(options: DataTrainingArguments, corpus: Corpus) -> PreTrainedTokenizerBase:
@@ -262,17 +277,16 @@ def check_vocabularies(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerB
         if getattr(config, "decoder_vocab_size", None) is None:
             raise ValueError(
                 f"model_type {config.model_type!r} has one vocabulary, but source and target have "
-                "a tokenizer each. "
-                "Pass --shared_tokenizer, or use a model with decoder_vocab_size."
+                "a tokenizer each. Pass --shared_tokenizer, or use a model with "
+                "decoder_vocab_size."
             )
         sides["decoder_vocab_size"] = target_side(tokenizer)
     for name, side in sides.items():
         if getattr(config, name) < len(side):
             raise ValueError(
                 f"{name} of the model must hold all {len(side)} tokens of the tokenizer, got "
-                f"{getattr(config, name)}. "
-                "Leave it out of config_overrides, or use the tokenizer that belongs to the "
-                "checkpoint."
+                f"{getattr(config, name)}. Leave it out of config_overrides, or use the tokenizer "
+                "that belongs to the checkpoint."
             )
 
 
@@ -297,10 +311,9 @@ def check_lengths(
         ):
             if longest > limit:
                 raise ValueError(
-                    f"the model takes {limit} positions (max_position_embeddings), but the "
-                    f"longest {part} {side} "
-                    f"has {longest} tokens. Pass --max_{side}_length {limit} to cut, or a larger "
-                    "max_position_embeddings in --config_overrides for a fresh model."
+                    f"the model takes {limit} positions (max_position_embeddings), but the longest "
+                    f"{part} {side} has {longest} tokens. Pass --max_{side}_length {limit} to cut, "
+                    "or a larger max_position_embeddings in --config_overrides for a fresh model."
                 )
 
 
@@ -332,37 +345,54 @@ def check_same_model(checkpoint: Path, config: PreTrainedConfig) -> None:
     if stored.get("model_type") != config.model_type or different:
         raise ValueError(
             f"cannot resume from {str(checkpoint)!r}, its model is another one: "
-            f"{'; '.join(sorted(different)) or stored.get('model_type')}. Give the options the "
-            "run began with, "
-            "another output_dir, or --overwrite_output_dir."
+            f"{'; '.join(sorted(different)) or stored.get('model_type')}. Give the options the run "
+            "began with, another output_dir, or --overwrite_output_dir."
         )
 
 
-def set_generation_defaults(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **values: Any
+def settle_decoding(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    options: DataTrainingArguments,
+    lengths: Sequence[tuple[int, int]] | None,
 ) -> None:
-    """Write into the model's generation_config what the run is evaluated with.
+    """Settle how the model is decoded; its generation_config gives users the same.
+
+    What the options leave open is taken from a checkpoint's generation_config.
 
     Args:
-        model: the model; its start token stays.
+        model: the model.
         tokenizer: gives the special ids that the model does not set.
-        **values: fields of the generation config; None leaves a field as it is.
+        options: num_beams and length_penalty are filled in where they are None.
+        lengths: of the training pairs; None keeps the checkpoint's max_length.
+
+    Raises:
+        ValueError: if more hypotheses than beams are asked for.
     """
-    generation_config = model.generation_config or GenerationConfig()
+    settings = model.generation_config or GenerationConfig()
+    options.num_beams = options.num_beams or settings.num_beams or 1
+    if options.length_penalty is None:
+        options.length_penalty = 1.0 if settings.length_penalty is None else settings.length_penalty
+    if options.num_return_sequences > options.num_beams:
+        raise ValueError(
+            f"num_return_sequences must not exceed num_beams, got {options.num_return_sequences} "
+            f"and {options.num_beams}. Raise --num_beams."
+        )
     special_ids = {
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
         "decoder_start_token_id": model.config.decoder_start_token_id,
     }
-    for name, value in special_ids.items():
-        if getattr(generation_config, name) is None:
-            setattr(generation_config, name, value)
-    for name, value in values.items():
-        if value is not None:
-            setattr(generation_config, name, value)
-    generation_config._from_model_config = False
-    model.generation_config = generation_config
+    for name, token_id in special_ids.items():
+        if getattr(settings, name) is None:
+            setattr(settings, name, token_id)
+    settings.num_beams = options.num_beams
+    if options.num_beams > 1:
+        settings.length_penalty = options.length_penalty
+    settings.max_length = generation_length(model.config, options, lengths) or settings.max_length
+    settings._from_model_config = False
+    model.generation_config = settings
 
 
 def _from_pretrained(auto_class: Any, name: str, options: ModelArguments) -> Any:
@@ -379,8 +409,8 @@ def _from_pretrained(auto_class: Any, name: str, options: ModelArguments) -> Any
         Exception
     ) as error:  # json, safetensors, tokenizers and the Hub each raise their own kind
         raise ValueError(
-            f"{auto_class.__name__} cannot load {name!r}: {error} "
-            "Check the path or name; if the files are damaged, fetch or save them again."
+            f"{auto_class.__name__} cannot load {name!r}: {error} Check the path or name; if the "
+            "files are damaged, fetch or save them again."
         ) from error
 
 

@@ -218,6 +218,22 @@ def test_overrides_for_a_ready_model_are_refused(pair_files, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--source_tokenizer_model", "char"],
+        ["--target_vocab_size", "90"],
+        ["--source_extra_tokens", "<x>"],
+        ["--tokenizer_min_frequency", "2"],
+        ["--lowercase_source"],
+    ],
+)
+def test_a_ready_tokenizer_is_not_trained(pair_files, tmp_path, option):
+    options = ["--model_name_or_path", "x", "--train_file", pair_files["train"], *option]
+    message = f"the tokenizer comes from 'x' as it is, so {option[0][2:]} cannot be honoured"
+    refused([*options, "--output_dir", str(tmp_path / "run")], tmp_path / "run", message)
+
+
 def test_files_and_a_dataset_name_are_refused_together(tiny_options, tmp_path):
     message = "give either data files or dataset_name, not both"
     refused(tiny_options("--dataset_name", "squad"), tmp_path / "run", message)
