@@ -13,8 +13,9 @@ The models differ in what they take as one token, and in what decoding gives bac
 
 This holds for texts that consist of what the training texts consist of, after the normalizer. The
 models word, bpe and unigram write a blank as U+2581 (`▁`) at the head of a token, so that character
-decodes as a blank; word begins every text with one, so a text loses a blank at its very beginning.
-wordpiece cannot tell a word that begins with `##` from the inside of a word.
+decodes as a blank; word begins every text with one, so a text loses a blank at its very beginning,
+and gains one where an extra token runs into a word. wordpiece cannot tell a word that begins with
+`##` from the inside of a word.
 
 Always `<pad>` is 0, `<s>` 1, `</s>` 2 and `<unk>` 3, so that source and target agree, and every
 encoding ends with `</s>` and has nothing in front. A text that spells out one of these four is

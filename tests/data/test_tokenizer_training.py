@@ -118,6 +118,15 @@ def test_extra_tokens_stay_whole_and_survive_decoding(model):
     assert "<" not in learned and ">" not in learned  # what stands in a tag teaches nothing
 
 
+def test_extra_tokens_may_run_into_the_text():
+    for model in TOKENIZER_MODELS:
+        tokenizer = train(model, ["<V><PST>walk"], extra_tokens=["<V>", "<PST>"])
+        assert tokenizer("<V><PST>walk")["input_ids"][:2] == [4, 5]
+        parted = "<V><PST> walk" if model == "word" else "<V> <PST> walk"
+        expected = "<V><PST>walk" if model in LOSSLESS else parted
+        assert round_trip(tokenizer, "<V><PST>walk") == expected
+
+
 def test_extra_tokens_are_found_before_lower_casing():
     tokenizer = train_tokenizer(["<V>WALK"], model="char", extra_tokens=["<V>"], lowercase=True)
     assert tokens(tokenizer, "<V>Walk") == ["<V>", "w", "a", "l", "k", "</s>"]
