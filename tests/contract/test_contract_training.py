@@ -3,8 +3,6 @@ equal one large step, seeded runs repeat their stored losses, resuming equals ne
 
 import json
 import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from family_cases import Case
 from family_grids import representative_cases
 from gradient_checks import assert_same_tensors, loss_gradients
 from padded_rows import pad_rows
+from parallel_processes import run_in_parallel
 from small_training import GOLDEN_LOSSES, GOLDEN_STEPS, golden_run, losses_of, make_trainer
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -71,34 +70,10 @@ def test_two_processes_train_as_one(case, tmp_path):
     model = case.model(**case.grid.no_dropout)
     expected = after_one_step(case, model)
     model.save_pretrained(tmp_path)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = os.environ | {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": "2",
-        "PYTHONPATH": os.pathsep.join([str(SUPPORT), str(Path(hf_seqmodels.__file__).parents[1])]),
-    }
     command = [sys.executable, str(SUPPORT / "one_parallel_step.py")]
     command += [case.grid.model_type, case.id, str(tmp_path), "4"]
-    workers = [
-        subprocess.Popen(
-            command,
-            env=environment | {"RANK": rank, "LOCAL_RANK": rank},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in ("0", "1")
-    ]
-    try:
-        for worker in workers:
-            output, _ = worker.communicate(timeout=600)  # against a hang; takes seconds
-            assert worker.returncode == 0, output
-    finally:
-        for worker in workers:
-            worker.kill()
+    python_path = os.pathsep.join([str(SUPPORT), str(Path(hf_seqmodels.__file__).parents[1])])
+    run_in_parallel(command, num_processes=2, folder=tmp_path, python_path=python_path)
     assert_same_tensors(torch.load(tmp_path / "after.pt"), expected, **EXACT)
 
 
