@@ -310,7 +310,7 @@ def test_cross_attentions_are_the_weights_over_real_source_tokens(name):
     for b, row in enumerate(plain_rows(model)):
         expected = torch.tensor(
             [
-                [[float(w) for w in step[head]] for step in row.decoder.weights]
+                [[w.item() for w in step[head]] for step in row.decoder.weights]
                 for head in range(heads)
             ]
         )
