@@ -8,11 +8,11 @@ import pickle
 import pytest
 import torch
 
-from family_cases import Case
+from family_cases import Case, embedding_tables
 from family_grids import representative_cases
 from generation_inputs import generate, prompts
 from gradient_checks import assert_same_tensors, loss_gradients
-from padded_rows import alone, pad_rows
+from padded_rows import alone, cut, pad_rows
 from stepping import without_labels
 
 # renamed in transformers 5.23; the old name works in every version that we support
@@ -36,7 +36,7 @@ def test_every_parameter_gets_a_gradient_that_is_finite_and_not_zero(case, train
 @pytest.mark.parametrize("case", representative_cases("gradients"))
 def test_every_parameter_gets_a_gradient_from_the_smallest_batch(case):
     model = case.model().train()
-    row = {name: value[:1] for name, value in case.rows(model.config)[0].items()}
+    row = cut(case, case.rows(model.config)[0], 1 + case.grid.label_shift)
     loss_gradients(model, alone(case, row))
 
 
@@ -112,6 +112,8 @@ def test_tuples_hold_what_outputs_hold(case):
     model = case.model()
     batch = make_batch(case, model.config)
     asked = {"output_attentions": True, "output_hidden_states": True}
+    if case.grid.generates:
+        asked["use_cache"] = False
     expected = model(**batch, **asked).to_tuple()
     actual = model(**batch, **asked, return_dict=False)
     assert isinstance(actual, tuple)
@@ -123,9 +125,7 @@ def test_embeddings_may_take_the_place_of_ids(case):
     model = case.model()
     batch = make_batch(case, model.config)
     expected = model(**batch)
-    tables = {case.grid.sides[0].tokens: model.get_input_embeddings()}
-    if len(case.grid.sides) == 2:
-        tables[case.written_side.tokens] = model.get_decoder().get_input_embeddings()
+    tables = embedding_tables(case, model)
     embedded = dict(batch)
     for side in case.grid.sides:
         embedded[side.embeds] = tables[side.tokens](embedded.pop(side.tokens))

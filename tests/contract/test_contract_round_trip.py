@@ -68,7 +68,8 @@ def test_a_model_comes_back_from_its_class_and_its_auto_class(case, tmp_path):
         assert_same_model(case, again, model)
         assert not any(info.values()), info
         assert not again.training
-        assert again.generation_config.to_dict() == model.generation_config.to_dict()
+        if case.grid.generates:
+            assert again.generation_config.to_dict() == model.generation_config.to_dict()
 
 
 @pytest.mark.parametrize("case", representative_cases("round_trip"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
 
@@ -162,6 +162,14 @@ class Group:
 
     id: str
     cases: tuple[Case, ...]
+
+
+def embedding_tables(case: Case, model) -> dict[str, nn.Module]:
+    """Return {argument of the ids: embedding table} of every side."""
+    tables = {case.grid.sides[0].tokens: model.get_input_embeddings()}
+    if len(case.grid.sides) == 2:
+        tables[case.written_side.tokens] = model.get_decoder().get_input_embeddings()
+    return tables
 
 
 def randomize(model: PreTrainedModel, *, seed: int):

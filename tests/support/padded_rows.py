@@ -108,6 +108,12 @@ def names_of(sides: Sequence[Side]) -> set[str]:
     return {name for side in sides for name in (side.tokens, *side.aligned)}
 
 
+def cut(case: Case, row: Row, length: int) -> Row:
+    """Return the first tokens of a row, on every side."""
+    per_token = names_of(case.grid.sides)
+    return {name: value[:length] if name in per_token else value for name, value in row.items()}
+
+
 def alone(case: Case, row: Row, *, sides: Sequence[Side] | None = None) -> dict[str, Tensor]:
     """Return one row as a batch of one, without any padding and without a mask."""
     left_out = names_of(case.grid.sides) - names_of(case.grid.sides if sides is None else sides)
