@@ -285,7 +285,8 @@ class RecurrentLayer(GradientCheckpointingLayer):
             .contiguous()
             for part in state
         )  # (directions, B, D) each
-        return parts if len(parts) > 1 else parts[0]
+        hidden, *others = parts
+        return parts if others else hidden
 
     def _from_torch_state(self, state: Tensor | State) -> State:
         parts = state if isinstance(state, tuple) else (state,)
