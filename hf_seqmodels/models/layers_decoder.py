@@ -187,9 +187,7 @@ class RecurrentDecoder(nn.Module):
         # The place of a hand-written backward pass: everything that a step needs is in `hoisted`,
         # `state`, `memory`.
         hoisted = None if reference else self._hoist(embedded)
-        context, _ = self.context_of(state, memory)
-        first = embedded[:, 0] if context is None else torch.cat([embedded[:, 0], context], dim=-1)
-        masks = self.stack.sequence_masks(first, state.layers)
+        masks = self.stack.sequence_masks(state.layers)
         steps: list[DecoderStep] = []
         for t in range(embedded.shape[1]):
             step = self.step(

@@ -554,20 +554,20 @@ class RecurrentStack(nn.Module):
             final_states.append(tuple(final_state))
         return below[1:], final_states
 
-    def sequence_masks(self, inputs: Tensor, states: list[State]) -> list[Tensor | None]:
+    def sequence_masks(self, states: list[State]) -> list[Tensor | None]:
         """Draw the dropout masks that a loop of `step` calls uses for one batch of sequences.
 
         Args:
-            inputs: what the first layer reads at one step, (B, I).
             states: state of every layer.
 
         Returns:
             One mask per layer, None where each step draws its own (and for the first layer).
         """
-        below, masks = [inputs], []
-        for index, state in enumerate(states):
-            masks.append(self.dropout.sequence_mask(self._layer_input(below)) if index else None)
-            below.append(state[0])
+        hidden = states[0][0]
+        masks: list[Tensor | None] = [None]
+        for layer in list(self.layers)[1:]:
+            layer_input = hidden.new_empty(hidden.shape[0], layer.rnn.input_size)
+            masks.append(self.dropout.sequence_mask(layer_input))
         return masks
 
     def step(

@@ -323,7 +323,7 @@ def test_masks_of_a_sequence_make_steps_equal_the_whole(connection, monkeypatch)
     stack = make_stack("lstm", connection, dropout=0.4, variational=True).train()
     inputs = torch.randn(B, S, I)
     states = [random_state("lstm") for _ in range(3)]
-    masks = stack.sequence_masks(inputs[:, 0], states)
+    masks = stack.sequence_masks(states)
     assert masks[0] is None
     handed_out = iter(masks[1:])
     monkeypatch.setattr(stack.dropout, "sequence_mask", lambda like: next(handed_out))
