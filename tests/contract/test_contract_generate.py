@@ -10,7 +10,7 @@ import torch
 
 from family_cases import Case
 from family_grids import representative_cases
-from generation_inputs import generate, prompts, written
+from generation_inputs import generate, prompt_alone, prompts, written
 from plain_search import end_ids, greedy, until_end
 
 STEPS = 8
@@ -180,16 +180,22 @@ def test_samples_follow_the_distribution_of_the_model(case):
 @few_cases
 def test_a_repetition_penalty_lowers_what_was_written_before(case):
     model = case.model()
-    result = write(case, model, **MODES["repetition_penalty"])
-    for index in range(len(result.tokens)):
-        prompt_length = result.outputs.sequences.shape[1] - result.tokens.shape[1]
-        before = set(result.outputs.sequences[index, :prompt_length].tolist())
-        for step, token in enumerate(result.sequences(model.config)[index]):
-            logits = result.outputs.logits[step][index].clone()
-            for seen in before:
-                logits[seen] = logits[seen] * 1.8 if logits[seen] < 0 else logits[seen] / 1.8
-            torch.testing.assert_close(result.outputs.scores[step][index], logits)
-            before.add(token)
+    for row in case.rows(model.config):
+        outputs = model.generate(
+            **prompt_alone(case, row),
+            repetition_penalty=1.8,
+            max_new_tokens=STEPS,
+            return_dict_in_generate=True,
+            output_scores=True,
+            output_logits=True,
+        )
+        (sequence,) = outputs.sequences
+        prompt_length = len(sequence) - len(outputs.scores)
+        for step, (scores, logits) in enumerate(zip(outputs.scores, outputs.logits, strict=True)):
+            expected = logits[0].clone()
+            for seen in set(sequence[: prompt_length + step].tolist()):
+                expected[seen] *= 1.8 if expected[seen] < 0 else 1 / 1.8
+            torch.testing.assert_close(scores[0], expected)
 
 
 @few_cases

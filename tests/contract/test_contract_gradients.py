@@ -40,6 +40,28 @@ def test_every_parameter_gets_a_gradient_from_the_smallest_batch(case):
     loss_gradients(model, alone(case, row))
 
 
+@pytest.mark.parametrize("case", representative_cases("gradients"))
+def test_the_gradient_is_the_slope_of_the_loss(case):
+    model = case.model()
+    batch = make_batch(case, model.config)
+    gradients = loss_gradients(model, batch)
+    generator = torch.Generator().manual_seed(2)
+    directions = {
+        name: torch.randn(gradient.shape, generator=generator, dtype=gradient.dtype)
+        for name, gradient in gradients.items()
+    }
+    losses = []
+    for step in (1e-6, -1e-6):
+        moved = case.model()
+        with torch.no_grad():
+            for name, parameter in moved.named_parameters():
+                parameter += step * directions[name]
+            losses.append(moved(**batch).loss.item())
+    slope = (losses[0] - losses[1]) / 2e-6
+    expected = sum((gradients[name] * direction).sum() for name, direction in directions.items())
+    assert slope == pytest.approx(expected.item(), rel=1e-5, abs=1e-7)
+
+
 @QUIET_CHECKPOINTING
 @pytest.mark.parametrize("use_reentrant", [False, True])
 @pytest.mark.parametrize("case", representative_cases("gradients"))

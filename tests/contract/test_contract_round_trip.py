@@ -22,6 +22,7 @@ INITIALISED = (
     "lstm_none_highway",
     "tied_output_of_other_width",
     "all_tied",
+    "other_ids_and_sizes",
 )
 LARGE = {"vocab_size": 150, "embedding_size": 40, "hidden_size": 48, "encoder_hidden_size": 48}
 

@@ -23,8 +23,14 @@ def prompts(
 
 
 def prompt_alone(case: Case, row: Row) -> dict[str, Tensor]:
-    """Return the arguments of generate() for one row without padding."""
-    return alone(case, row, sides=prompt_sides(case))
+    """Return the arguments of generate() for one row without padding.
+
+    With a mask: without one transformers would take every pad token of the row for padding.
+    """
+    inputs = alone(case, row, sides=prompt_sides(case))
+    for side in prompt_sides(case):
+        inputs[side.keep] = torch.ones_like(inputs[side.tokens])
+    return inputs
 
 
 def written(case: Case, inputs: dict[str, Tensor], sequences: Tensor) -> Tensor:
