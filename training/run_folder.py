@@ -55,6 +55,7 @@ def find_checkpoint(output_dir: str, *, resume_from: str | None, overwrite: bool
             "overwrite_output_dir begins anew and resume_from_checkpoint does not: give one of "
             "them."
         )
+    names = _names_of_a_run(folder)
     if resume_from and resume_from.lower() not in ("true", "1", "yes"):
         if problem := checkpoint_problem(Path(resume_from)):
             raise ValueError(
@@ -62,16 +63,9 @@ def find_checkpoint(output_dir: str, *, resume_from: str | None, overwrite: bool
                 "folder."
             )
         return Path(resume_from)
-    entries = list(folder.iterdir()) if folder.is_dir() else []
-    foreign = sorted(path.name for path in entries if not is_run_file(path))
-    if foreign:
-        raise ValueError(
-            f"output_dir {output_dir!r} holds files that no run has written: "
-            f"{', '.join(foreign[:5])}. Choose an empty or a new folder."
-        )
     if overwrite:
         return None
-    if FINISHED_FILE in (path.name for path in entries) and not resume_from:
+    if FINISHED_FILE in names and not resume_from:
         raise ValueError(
             f"output_dir {output_dir!r} holds a finished run. Choose another folder, pass "
             "--overwrite_output_dir to replace it, or --resume_from_checkpoint true to train it "
@@ -84,6 +78,18 @@ def find_checkpoint(output_dir: str, *, resume_from: str | None, overwrite: bool
             "Leave the option out to begin anew."
         )
     return checkpoint
+
+
+def _names_of_a_run(folder: Path) -> list[str]:
+    """Return what is in a folder that may not exist, and refuse what no run has written."""
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    foreign = [path.name for path in entries if not is_run_file(path)]
+    if foreign:
+        raise ValueError(
+            f"output_dir {str(folder)!r} holds files that no run has written: "
+            f"{', '.join(foreign[:5])}. Choose an empty or a new folder."
+        )
+    return [path.name for path in entries]
 
 
 def _newest_checkpoint(folder: Path) -> Path | None:

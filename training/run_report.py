@@ -249,32 +249,23 @@ def write_card(
 
 
 def _card_metadata(record: dict[str, Any], model_config: Any) -> dict[str, Any]:
-    results = [
-        {"type": name, "value": round(value, 4), "name": name}
-        for name, value in _numbers(record.get("test") or record.get("validation") or {}).items()
-    ]
-    index = {
-        "name": record["name"],
-        "results": [
-            {
-                "task": {"type": "seq2seq-generation"},
-                "dataset": {
-                    "name": record["data"][_reported(record)]["name"],
-                    "type": "text-pairs",
-                },
-                "metrics": results,
-            }
-        ],
-    }
     metadata: dict[str, Any] = {
         "library_name": "transformers",
         "tags": ["hf_seqmodels", "seq2seq", model_config.model_type],
     }
-    return metadata | ({"model-index": [index]} if results else {})
-
-
-def _reported(record: dict[str, Any]) -> str:
-    return "test" if record.get("test") else "validation"
+    part = next((part for part in ("test", "validation") if record.get(part)), None)
+    if part is None:
+        return metadata
+    results = [
+        {"type": name, "value": round(value, 4), "name": name}
+        for name, value in _numbers(record[part]).items()
+    ]
+    result = {
+        "task": {"type": "seq2seq-generation"},
+        "dataset": {"name": record["data"][part]["name"], "type": "text-pairs"},
+        "metrics": results,
+    }
+    return metadata | {"model-index": [{"name": record["name"], "results": [result]}]}
 
 
 def _numbers(scores: dict[str, Any]) -> dict[str, float]:

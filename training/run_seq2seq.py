@@ -34,7 +34,7 @@ from seq2seq_arguments import (
     Seq2SeqScriptArguments,
     settle_arguments,
 )
-from seq2seq_data import Corpus, by_length, encode_corpus, load_corpus, row_lengths
+from seq2seq_data import Corpus, Example, by_length, encode_corpus, load_corpus, row_lengths
 from seq2seq_model import (
     check_lengths,
     check_model_choice,
@@ -56,7 +56,7 @@ from transformers.utils.logging import disable_progress_bar
 
 import hf_seqmodels  # noqa: F401  (registers the model types)
 from hf_seqmodels.data import LengthGroupedBatchSampler, Seq2SeqCollator, TokenBudgetBatchSampler
-from hf_seqmodels.evaluation import n_best
+from hf_seqmodels.evaluation import decode_corpus, n_best
 
 logger = logging.getLogger("run_seq2seq")
 
@@ -381,37 +381,22 @@ def write_report(
         record: the content of metrics.json.
         texts: predictions of each part.
     """
-    model, tokenizer, options = run.trainer.model, run.tokenizer, run.options
-    example = None
-    for part in [part for part in ("test", "validation") if part in texts][:1]:
-        examples = getattr(run.corpus, part)
-        sources = [options.source_prefix + example.source for example in examples]
-        hypotheses = None
-        if options.num_return_sequences > 1:
-            hypotheses = n_best(
-                model,
-                tokenizer,
-                sources,
-                num_beams=options.num_beams,
-                num_return_sequences=options.num_return_sequences,
-                length_penalty=options.length_penalty,
-                batch_size=run.args.eval_batch_size,
-            )
-        run_report.write_predictions(
-            folder / "predictions.jsonl", examples, texts[part], hypotheses
+    model, tokenizer = run.trainer.model, run.tokenizer
+    if texts:
+        part = "test" if "test" in texts else "validation"
+        example = write_predictions(run, folder, getattr(run.corpus, part), texts[part])
+    else:
+        source = run.options.source_prefix + run.corpus.train[0].source
+        example = (
+            source,
+            decode_corpus(
+                model, tokenizer, [source], num_beams=run.options.num_beams, progress=False
+            )[0],
         )
-        run_report.draw_alignments(
-            folder / "alignments.png",
-            model,
-            tokenizer,
-            sources,
-            num_items=options.num_alignments,
-            num_beams=options.num_beams,
-        )
-        example = run_report.good_example(sources, texts[part], examples)
-    log_history = run.trainer.state.log_history
     run_report.draw_learning_curve(
-        folder / "learning_curve.png", log_history, run.args.metric_for_best_model
+        folder / "learning_curve.png",
+        run.trainer.state.log_history,
+        run.args.metric_for_best_model,
     )
     if run.args.do_train:
         run.trainer.state.save_to_json(str(folder / "trainer_state.json"))
@@ -419,10 +404,49 @@ def write_report(
             folder / "README.md",
             record,
             model_config=model.config,
-            example=example or ("", ""),
+            example=example,
             needs_package=run_report.needs_package(model, tokenizer),
         )
     run_report.write_json(folder / "metrics.json", record)
+
+
+def write_predictions(
+    run: Run, folder: Path, examples: Sequence[Example], texts: Sequence[str]
+) -> tuple[str, str]:
+    """Write predictions.jsonl and alignments.png.
+
+    Args:
+        run: the run, trained.
+        folder: where to write.
+        examples: the rows that were decoded.
+        texts: what became of them.
+
+    Returns:
+        A source and its text, for the snippet of the card.
+    """
+    model, tokenizer, options = run.trainer.model, run.tokenizer, run.options
+    sources = [options.source_prefix + row.source for row in examples]
+    hypotheses = None
+    if options.num_return_sequences > 1:
+        hypotheses = n_best(
+            model,
+            tokenizer,
+            sources,
+            num_beams=options.num_beams,
+            num_return_sequences=options.num_return_sequences,
+            length_penalty=options.length_penalty,
+            batch_size=run.args.eval_batch_size,
+        )
+    run_report.write_predictions(folder / "predictions.jsonl", examples, texts, hypotheses)
+    run_report.draw_alignments(
+        folder / "alignments.png",
+        model,
+        tokenizer,
+        sources,
+        num_items=options.num_alignments,
+        num_beams=options.num_beams,
+    )
+    return run_report.good_example(sources, texts, examples)
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:

@@ -176,6 +176,14 @@ def test_overwriting_leaves_foreign_files_alone(tiny_options, tmp_path):
         prepare(tiny_options("--overwrite_output_dir"))
 
 
+def test_a_named_checkpoint_does_not_open_a_foreign_folder(tiny_options, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"holds files that no run has written: notes\.txt"):
+        prepare(tiny_options("--resume_from_checkpoint", str(tmp_path / "checkpoint-3")))
+
+
 def test_an_output_dir_that_is_a_file_is_refused(tiny_options, tmp_path):
     (tmp_path / "run").write_text("x", encoding="utf-8")
     with pytest.raises(ValueError, match=r"output_dir must be a folder, but .* is a file"):

@@ -218,6 +218,18 @@ def test_without_validation_the_last_model_is_kept(tiny_options, pair_files, tmp
     assert record["train"]["best_step"] == record["train"]["steps"]
 
 
+def test_a_run_on_training_data_alone_writes_a_card_that_works(
+    tiny_options, pair_files, tmp_path, capsys
+):
+    files = {"train": pair_files["train"]}
+    main(tiny_options("--validation_split", "0", "--num_train_epochs", "1", files=files))
+    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    snippet = re.search(r"```python\n(.*?)```", card, re.DOTALL).group(1)
+    capsys.readouterr()
+    exec(snippet, {})
+    assert f"# {capsys.readouterr().out.strip()}" in snippet
+
+
 def test_early_stopping_ends_the_run(tiny_options):
     options = ["--learning_rate", "0", "--early_stopping_patience", "2", "--num_train_epochs", "9"]
     record = main(tiny_options(*options, "--metric_for_best_model", "loss"))
