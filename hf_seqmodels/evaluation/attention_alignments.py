@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from hf_seqmodels.evaluation.alignment import Alignment, readable_tokens
 from hf_seqmodels.evaluation.decoding import generate_rows
@@ -215,17 +215,24 @@ def eager_attention(model: Any) -> Iterator[None]:
     Yields:
         Nothing.
     """
-    configs = {
-        id(module.config): module.config
-        for module in model.modules()
-        if isinstance(module, PreTrainedModel)
-    }
-    before = [(config, config._attn_implementation) for config in configs.values()]
-    if any(implementation not in (None, "eager") for _, implementation in before):
-        model.set_attn_implementation("eager")
+    before = [(config, config._attn_implementation) for config in _all_configs(model)]
     try:
+        # Not by set_attn_implementation(): before transformers 5.23 it passes over an inner model
+        # whose config is a copy of the outer one, as in T5, and that config is what is asked.
+        for config, implementation in before:
+            if implementation is not None:
+                config._attn_implementation = "eager"
         yield
     finally:
-        # Outer configs come first and set their inner ones, which then get their own value back.
+        # A config also sets the configs within it, which then get their own value back.
         for config, implementation in before:
             config._attn_implementation = implementation
+
+
+def _all_configs(model: Any) -> list[PreTrainedConfig]:
+    """Return the configs of a model and of the models within, some twice, inner ones last."""
+    found = [module.config for module in model.modules() if isinstance(module, PreTrainedModel)]
+    for config in found:  # which grows on the way
+        inner = [getattr(config, name, None) for name in config.sub_configs]
+        found += [config for config in inner if config is not None]
+    return found

@@ -3,14 +3,23 @@
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, EncoderDecoderConfig, EncoderDecoderModel
 
 from hf_seqmodels.evaluation import alignments, decode_corpus
+from hf_seqmodels.evaluation.attention_alignments import eager_attention
+
+
+def use_eager_attention(model):
+    """Also where set_attn_implementation() passes over inner models (T5 before 5.23)."""
+    for module in model.modules():
+        if hasattr(module, "config"):
+            module.config._attn_implementation = "eager"
 
 
 def attention_along_winning_beam(model, tokenizer, source, num_beams, layer, **settings):
     """(T, S): at step t the attention of the beam that the winner's token t came from."""
     encoded = tokenizer(source, return_tensors="pt", return_token_type_ids=False)
-    model.set_attn_implementation("eager")
+    use_eager_attention(model)
     with torch.no_grad():
         output = model.generate(
             **encoded,
@@ -120,18 +129,47 @@ def test_special_tokens_are_marked(bart, tokenizer):
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_the_attention_implementation_is_left_as_found(bart, tokenizer, implementation, caplog):
-    bart.set_attn_implementation(implementation)
-    (alignment,) = alignments(bart, tokenizer, ["a b"], ["c d"], progress=False)
-    bart.set_attn_implementation("eager")
-    (expected,) = alignments(bart, tokenizer, ["a b"], ["c d"], progress=False)
-    np.testing.assert_allclose(alignment.weights, expected.weights, atol=1e-6)
-    bart.set_attn_implementation(implementation)
+@pytest.mark.parametrize("attention_model", ["bart", "t5"], indirect=True)
+def test_the_attention_implementation_is_left_as_found(
+    attention_model, tokenizer, implementation, caplog
+):
+    configs = [module.config for module in attention_model.modules() if hasattr(module, "config")]
+    for config in configs:
+        config._attn_implementation = implementation
+    (alignment,) = alignments(attention_model, tokenizer, ["a b"], ["c d"], progress=False)
     with pytest.raises(ValueError, match="must be an index"):
-        alignments(bart, tokenizer, ["a b"], ["c d"], layer=9, progress=False)
-    assert bart.config._attn_implementation == implementation
-    assert bart.model.decoder.config._attn_implementation == implementation
+        alignments(attention_model, tokenizer, ["a b"], ["c d"], layer=9, progress=False)
+    assert {config._attn_implementation for config in configs} == {implementation}
+    use_eager_attention(attention_model)
+    (expected,) = alignments(attention_model, tokenizer, ["a b"], ["c d"], progress=False)
+    np.testing.assert_allclose(alignment.weights, expected.weights, atol=1e-6)
     assert not caplog.records
+
+
+def test_inner_models_keep_their_own_attention_implementation():
+    """An encoder, a decoder and the config around them, each with its own implementation."""
+    config = EncoderDecoderConfig.from_encoder_decoder_configs(
+        *(
+            BertConfig(
+                vocab_size=17,
+                hidden_size=8,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                intermediate_size=4,
+            )
+            for _ in range(2)
+        )
+    )
+    model = EncoderDecoderModel(config=config)
+    model.config._attn_implementation_internal = "sdpa"
+    model.encoder.config._attn_implementation = "eager"
+    model.decoder.config._attn_implementation = "sdpa"
+    with eager_attention(model):
+        assert model.encoder.config._attn_implementation == "eager"
+        assert model.decoder.config._attn_implementation == "eager"
+    assert model.config._attn_implementation == "sdpa"
+    assert model.encoder.config._attn_implementation == "eager"
+    assert model.decoder.config._attn_implementation == "sdpa"
 
 
 def test_a_model_without_attention_is_refused(tokenizer):
