@@ -26,19 +26,21 @@ import numpy as np
 import run_folder
 import run_report
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
 from script_arguments import given_options, parse_arguments, read_overrides
+from script_models import (
+    ModelArguments,
+    check_model_choice,
+    check_same_model,
+    shared_by_processes,
+)
 from seq2seq_arguments import (
     DataTrainingArguments,
-    ModelArguments,
     Seq2SeqScriptArguments,
     settle_arguments,
 )
 from seq2seq_data import Corpus, Example, by_length, encode_corpus, load_corpus, row_lengths
 from seq2seq_model import (
     check_lengths,
-    check_model_choice,
-    check_same_model,
     load_or_make_model,
     load_or_train_tokenizer,
     settle_decoding,
@@ -46,6 +48,7 @@ from seq2seq_model import (
 )
 from seq2seq_trainer import BatchSamplerTrainer
 from transformers import (
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
     EarlyStoppingCallback,
     EvalPrediction,
     PreTrainedModel,
@@ -61,6 +64,7 @@ from hf_seqmodels.evaluation import decode_corpus, n_best
 logger = logging.getLogger("run_seq2seq")
 
 OPTION_CLASSES = (ModelArguments, DataTrainingArguments, Seq2SeqScriptArguments)
+MODEL_KIND = MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, "a registered encoder-decoder"
 NOT_IN_CARD = (
     *("output_dir", "overwrite_output_dir", "resume_from_checkpoint"),
     *("token", "hub_token", "cache_dir"),
@@ -97,7 +101,7 @@ def prepare(argv: Sequence[str]) -> Run:
     """
     model_options, options, args = parse_arguments(OPTION_CLASSES, argv)
     given = given_options(OPTION_CLASSES, argv)
-    check_model_choice(model_options)
+    check_model_choice(model_options, *MODEL_KIND)
     checkpoint = run_folder.find_checkpoint(
         args.output_dir,
         resume_from=args.resume_from_checkpoint,
@@ -121,33 +125,6 @@ def prepare(argv: Sequence[str]) -> Run:
         model, tokenizer, args, options, encoded, sampler=sampler, resumes=checkpoint is not None
     )
     return Run(list(argv), given, options, args, corpus, encoded, tokenizer, trainer, checkpoint)
-
-
-def shared_by_processes(make: Callable[[], Any], args: Seq2SeqScriptArguments) -> Any:
-    """Make something in the first process and give a copy to the others.
-
-    Args:
-        make: makes it.
-        args: know the processes.
-
-    Returns:
-        The same thing in every process.
-
-    Raises:
-        ValueError: in every process, if the first one cannot make it.
-    """
-    if args.world_size == 1:
-        return make()
-    box: list[Any] = [None, None]
-    if args.process_index == 0:
-        try:
-            box[0] = make()
-        except ValueError as error:
-            box[1] = error
-    broadcast_object_list(box)
-    if box[1] is not None:
-        raise box[1]
-    return box[0]
 
 
 def make_trainer(

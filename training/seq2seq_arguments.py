@@ -14,49 +14,6 @@ LOWER_IS_BETTER = ("loss", "item_error_rate", "error_rate", "wer", "cer", "per")
 
 
 @dataclass
-class ModelArguments:
-    """Which model is trained: a checkpoint, or a fresh model of a registered type."""
-
-    model_name_or_path: str | None = field(
-        default=None, metadata={"help": "Checkpoint (folder or Hub name) to continue from."}
-    )
-    model_type: str | None = field(
-        default=None,
-        metadata={
-            "help": "Train a fresh encoder-decoder of this type, e.g. seqmodels_rnn_seq2seq or "
-            "bart."
-        },
-    )
-    config_overrides: list[str] | None = field(
-        default=None,
-        metadata={
-            "action": "extend",
-            "help": "Fields of the fresh model's configuration: name=value,name=value (in a "
-            "recipe: a mapping). Pairs on the command line are added to those of the recipe and "
-            "win over them.",
-        },
-    )
-    tokenizer_name: str | None = field(
-        default=None,
-        metadata={
-            "help": "Ready tokenizer (folder or Hub name); default: the checkpoint's, or trained "
-            "in the run."
-        },
-    )
-    cache_dir: str | None = field(
-        default=None, metadata={"help": "Where files from the Hub are kept."}
-    )
-    model_revision: str = field(
-        default="main", metadata={"help": "Branch, tag or commit of the checkpoint on the Hub."}
-    )
-    token: str | None = field(default=None, metadata={"help": "Access token for the Hub."})
-    trust_remote_code: bool = field(
-        default=False,
-        metadata={"help": "Allow a checkpoint to bring its own code; runs code you have not read."},
-    )
-
-
-@dataclass
 class DataTrainingArguments:
     """Which pairs are read, how they become tokens, and what is reported about them."""
 

@@ -1,19 +1,13 @@
 """Tokenizers and models for run_seq2seq.py: load them, or make them from data and options."""
 
-import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub.errors import StrictDataclassError
-from script_arguments import check_names, read_overrides, typed_overrides
-from seq2seq_arguments import DataTrainingArguments, ModelArguments, Seq2SeqScriptArguments
+from script_models import ModelArguments, load_pretrained, make_config
+from seq2seq_arguments import DataTrainingArguments, Seq2SeqScriptArguments
 from seq2seq_data import Corpus
 from transformers import (
-    CONFIG_MAPPING,
-    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
-    AutoConfig,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
     GenerationConfig,
@@ -23,39 +17,6 @@ from transformers import (
 )
 
 from hf_seqmodels.data import Seq2SeqTokenizer, train_tokenizer
-
-
-def check_model_choice(options: ModelArguments) -> None:
-    """Check before any file is read that one model is named and that it is an encoder-decoder.
-
-    Args:
-        options: the model options.
-
-    Raises:
-        ValueError: if not exactly one of model_name_or_path and model_type is given, if the type is
-            unknown or no encoder-decoder, or if config_overrides do not fit it.
-    """
-    if bool(options.model_name_or_path) == bool(options.model_type):
-        raise ValueError(
-            "give exactly one of model_name_or_path (continue from a checkpoint) and model_type "
-            f"(a fresh model), got {options.model_name_or_path!r} and {options.model_type!r}."
-        )
-    overrides = read_overrides(options.config_overrides)
-    if options.model_name_or_path:
-        if overrides:
-            raise ValueError(
-                "config_overrides describe a fresh model, but "
-                f"model_name_or_path={options.model_name_or_path!r} brings its own configuration: "
-                f"got {', '.join(overrides)}. Leave them out or use model_type."
-            )
-        return
-    types = sorted(
-        key
-        for key, config_class in CONFIG_MAPPING.items()
-        if config_class in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
-    )
-    check_names([options.model_type], types, "model_type must be a registered encoder-decoder")
-    typed_overrides(CONFIG_MAPPING[options.model_type], overrides)
 
 
 def load_or_train_tokenizer(
@@ -81,10 +42,10 @@ def load_or_train_tokenizer(
     """
     name = model_options.tokenizer_name or model_options.model_name_or_path
     if checkpoint is not None:
-        return _from_pretrained(AutoTokenizer, str(checkpoint), model_options)
+        return load_pretrained(AutoTokenizer, str(checkpoint), model_options)
     if name:
         refuse_tokenizer_training(name, options)
-        tokenizer = _from_pretrained(AutoTokenizer, name, model_options)
+        tokenizer = load_pretrained(AutoTokenizer, name, model_options)
         for attribute, value in (
             ("src_lang", options.source_lang),
             ("tgt_lang", options.target_lang),
@@ -185,59 +146,26 @@ def load_or_make_model(
         ValueError: if the checkpoint is damaged, or vocabulary and model do not fit.
     """
     if model_options.model_name_or_path:
-        model = _from_pretrained(
+        model = load_pretrained(
             AutoModelForSeq2SeqLM, model_options.model_name_or_path, model_options
         )
         check_vocabularies(model.config, tokenizer)
         return model
-    config = make_config(model_options, tokenizer, label_smoothing=args.label_smoothing_factor)
-    check_vocabularies(config, tokenizer)
-    if hasattr(config, "label_smoothing"):
-        args.label_smoothing_factor = 0.0
-    return AutoModelForSeq2SeqLM.from_config(config)
-
-
-def make_config(
-    model_options: ModelArguments,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    label_smoothing: float = 0.0,
-) -> PreTrainedConfig:
-    """Make the configuration of a fresh model.
-
-    Args:
-        model_options: model_type and config_overrides, which win over everything else.
-        tokenizer: gives vocabulary sizes and special ids.
-        label_smoothing: see `load_or_make_model`.
-
-    Returns:
-        The configuration.
-
-    Raises:
-        ValueError: if the configuration refuses a value or a combination.
-    """
-    config_class = CONFIG_MAPPING[model_options.model_type]
-    fields = {field.name for field in dataclasses.fields(config_class)}
-    values = {
+    defaults = {
         "vocab_size": len(tokenizer),
-        "decoder_vocab_size": len(target_side(tokenizer)),
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
         "decoder_start_token_id": _start_id(tokenizer),
-        "label_smoothing": label_smoothing,
+        "label_smoothing": args.label_smoothing_factor,
     }
-    if target_side(tokenizer) is tokenizer:
-        del values["decoder_vocab_size"]
-    values = {name: value for name, value in values.items() if name in fields}
-    values |= typed_overrides(config_class, read_overrides(model_options.config_overrides))
-    try:
-        return AutoConfig.for_model(model_options.model_type, **values)
-    except (StrictDataclassError, ValueError, TypeError) as error:
-        reason = error.__cause__ or error
-        raise ValueError(
-            f"config_overrides: {config_class.__name__} refuses them: {reason}"
-        ) from error
+    if target_side(tokenizer) is not tokenizer:
+        defaults["decoder_vocab_size"] = len(target_side(tokenizer))
+    config = make_config(model_options, defaults)
+    check_vocabularies(config, tokenizer)
+    if hasattr(config, "label_smoothing"):
+        args.label_smoothing_factor = 0.0
+    return AutoModelForSeq2SeqLM.from_config(config)
 
 
 def target_side(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
@@ -317,39 +245,6 @@ def check_lengths(
                 )
 
 
-def check_same_model(checkpoint: Path, config: PreTrainedConfig) -> None:
-    """Refuse to resume a model with another configuration.
-
-    Args:
-        checkpoint: where the run resumes.
-        config: that the options describe.
-
-    Raises:
-        ValueError: if a field differs.
-    """
-    stored = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
-    wanted = json.loads(config.to_json_string(use_diff=False))
-    passing = (
-        "architectures",
-        "dtype",
-        "use_cache",
-        "transformers_version",
-        "_name_or_path",
-        "auto_map",
-    )
-    different = [
-        f"{name} is {stored[name]!r} there and {wanted[name]!r} here"
-        for name in stored.keys() & wanted.keys() - set(passing)
-        if stored[name] != wanted[name]
-    ]
-    if stored.get("model_type") != config.model_type or different:
-        raise ValueError(
-            f"cannot resume from {str(checkpoint)!r}, its model is another one: "
-            f"{'; '.join(sorted(different)) or stored.get('model_type')}. Give the options the run "
-            "began with, another output_dir, or --overwrite_output_dir."
-        )
-
-
 def settle_decoding(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -393,25 +288,6 @@ def settle_decoding(
     settings.max_length = generation_length(model.config, options, lengths) or settings.max_length
     settings._from_model_config = False
     model.generation_config = settings
-
-
-def _from_pretrained(auto_class: Any, name: str, options: ModelArguments) -> Any:
-    """Load with the Hub options; whatever a damaged or missing checkpoint causes is one error."""
-    try:
-        return auto_class.from_pretrained(
-            name,
-            cache_dir=options.cache_dir,
-            revision=options.model_revision,
-            token=options.token,
-            trust_remote_code=options.trust_remote_code,
-        )
-    except (
-        Exception
-    ) as error:  # json, safetensors, tokenizers and the Hub each raise their own kind
-        raise ValueError(
-            f"{auto_class.__name__} cannot load {name!r}: {error} Check the path or name; if the "
-            "files are damaged, fetch or save them again."
-        ) from error
 
 
 def generation_length(

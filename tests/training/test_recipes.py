@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from run_seq2seq import OPTION_CLASSES
+from run_seq2seq import MODEL_KIND, OPTION_CLASSES
 from script_arguments import parse_arguments, read_overrides, typed_overrides
+from script_models import check_model_choice
 from seq2seq_arguments import settle_arguments
 from seq2seq_data import Corpus, Example
-from seq2seq_model import check_model_choice
 from transformers import CONFIG_MAPPING
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +31,7 @@ def test_there_are_recipes():
 def test_every_option_of_the_recipe_is_valid_together(recipe, tmp_path):
     options = [str(recipe), "--output_dir", str(tmp_path / "run"), "--use_cpu"]
     model_options, data_options, args = parse_arguments(OPTION_CLASSES, options)
-    check_model_choice(model_options)
+    check_model_choice(model_options, *MODEL_KIND)
     rows = [Example("a", ["b"])]
     settle_arguments(args, data_options, Corpus(train=rows, validation=rows), given={})
     overrides = read_overrides(model_options.config_overrides)

@@ -4,7 +4,8 @@ import json
 
 import datasets
 import pytest
-from seq2seq_arguments import DataTrainingArguments, ModelArguments
+from script_models import ModelArguments
+from seq2seq_arguments import DataTrainingArguments
 from seq2seq_data import (
     Example,
     encode_pairs,
