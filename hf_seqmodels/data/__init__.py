@@ -1,5 +1,5 @@
-"""Text in, batches out: reading pairs, training tokenizers, padding and batching; and a generator
-of dates.
+"""Text in, batches out: reading pairs and documents, training tokenizers, padding and batching; and
+a generator of dates.
 
 Every name below is loaded on first use, so that importing the package stays light: reading needs
 `datasets`, the dates need `babel`; the rest needs only torch, transformers and tokenizers.
@@ -7,10 +7,11 @@ Every name below is loaded on first use, so that importing the package stays lig
 | name | what it does |
 |---|---|
 | `read_pairs` | a JSON Lines, JSON, CSV or TSV file as a dataset of sources and targets |
+| `read_documents`, `token_blocks` | documents for language models, rows of tokens from them |
 | `read_texts` | one column of such a file, or the lines of a text file |
 | `train_tokenizer`, `TOKENIZER_MODELS` | char, symbol, word, bpe, wordpiece, unigram tokenizers |
 | `Seq2SeqTokenizer` | a source and a target tokenizer as one |
-| `Seq2SeqCollator` | pads rows of token ids to a batch |
+| `Seq2SeqCollator`, `LanguageModelingCollator` | pad rows of token ids to a batch |
 | `LengthGroupedBatchSampler` | batches of a fixed number of rows of similar length |
 | `TokenBudgetBatchSampler` | batches of a fixed number of tokens, padding included |
 | `generate_dates`, `date_splits` | dates as twenty locales write them |
@@ -23,8 +24,10 @@ from hf_seqmodels.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from hf_seqmodels.data.batching import LengthGroupedBatchSampler, TokenBudgetBatchSampler
-    from hf_seqmodels.data.collators import Seq2SeqCollator
+    from hf_seqmodels.data.collators import LanguageModelingCollator, Seq2SeqCollator
     from hf_seqmodels.data.dates import DATE_FORMATS, DATE_LOCALES, date_splits, generate_dates
+    from hf_seqmodels.data.documents import read_documents
+    from hf_seqmodels.data.packing import token_blocks
     from hf_seqmodels.data.readers import read_pairs, read_texts
     from hf_seqmodels.data.seq2seq_tokenizer import Seq2SeqTokenizer
     from hf_seqmodels.data.tokenizer_training import TOKENIZER_MODELS, train_tokenizer
@@ -33,14 +36,17 @@ __all__ = [
     "DATE_FORMATS",
     "DATE_LOCALES",
     "TOKENIZER_MODELS",
+    "LanguageModelingCollator",
     "LengthGroupedBatchSampler",
     "Seq2SeqCollator",
     "Seq2SeqTokenizer",
     "TokenBudgetBatchSampler",
     "date_splits",
     "generate_dates",
+    "read_documents",
     "read_pairs",
     "read_texts",
+    "token_blocks",
     "train_tokenizer",
 ]
 
@@ -49,6 +55,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "DATE_FORMATS": "dates",
         "DATE_LOCALES": "dates",
+        "LanguageModelingCollator": "collators",
         "LengthGroupedBatchSampler": "batching",
         "Seq2SeqCollator": "collators",
         "Seq2SeqTokenizer": "seq2seq_tokenizer",
@@ -56,8 +63,10 @@ __getattr__, __dir__ = lazy_exports(
         "TokenBudgetBatchSampler": "batching",
         "date_splits": "dates",
         "generate_dates": "dates",
+        "read_documents": "documents",
         "read_pairs": "readers",
         "read_texts": "readers",
+        "token_blocks": "packing",
         "train_tokenizer": "tokenizer_training",
     },
 )

@@ -79,14 +79,7 @@ class Seq2SeqCollator:
             ValueError: if there are no rows, a column is missing in some of them, or a row is not
                 flat.
         """
-        if not features:
-            raise ValueError("a batch needs at least one row, got none. Check the batch sampler.")
-        sources = _column(features, "input_ids")
-        if sources is None:
-            raise ValueError(
-                f"each row needs input_ids, got {', '.join(features[0]) or 'no columns'}. "
-                "Encode the texts with the tokenizer first."
-            )
+        sources = _token_rows(features)
         attention = _column(features, "attention_mask") or [np.ones_like(row) for row in sources]
         for index, (row, mask) in enumerate(zip(sources, attention, strict=True)):
             if len(row) != len(mask):
@@ -98,29 +91,99 @@ class Seq2SeqCollator:
         limit, on_the_left = self.max_source_length, self.padding_side == "left"
         input_ids = [_cut(row, limit, self.eos_token_id) for row in sources]
         batch = {
-            "input_ids": self._pad(input_ids, self.pad_token_id, on_the_left),
-            "attention_mask": self._pad([row[:limit] for row in attention], 0, on_the_left),
+            "input_ids": self._pad(input_ids, self.pad_token_id, on_the_left=on_the_left),
+            "attention_mask": self._pad(
+                [row[:limit] for row in attention], 0, on_the_left=on_the_left
+            ),
         }
         labels = _column(features, "labels")
         if labels is not None:
             rows = [_cut(row, self.max_target_length, self.eos_token_id) for row in labels]
-            batch["labels"] = self._pad(rows, IGNORED_LABEL, False)
+            batch["labels"] = self._pad(rows, IGNORED_LABEL, on_the_left=False)
             shift = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
             if shift is not None:
                 batch["decoder_input_ids"] = shift(labels=batch["labels"])
         return batch
 
-    def _pad(self, rows: list[np.ndarray], fill: int, on_the_left: bool) -> Tensor:
+    def _pad(self, rows: list[np.ndarray], fill: int, *, on_the_left: bool) -> Tensor:
         """Return the rows as (B, width) with `fill` on one side; the width is never zero."""
         width = max(1, *map(len, rows))
         width = -(-width // self.pad_to_multiple_of) * self.pad_to_multiple_of
-        padded = np.full((len(rows), width), fill, dtype=np.int64)
-        for padded_row, row in zip(padded, rows, strict=True):
-            if on_the_left:
-                padded_row[width - len(row) :] = row
-            else:
-                padded_row[: len(row)] = row
-        return torch.from_numpy(padded)
+        return _pad(rows, fill, width, on_the_left=on_the_left)
+
+
+class LanguageModelingCollator:
+    """Pad rows of token ids to a batch for a causal language model, which shifts labels itself.
+
+    Rows of one length, such as all but the last of `token_blocks`, make a batch without
+    `attention_mask`, so that attention can take its fastest form. Shorter rows are filled up on the
+    right, with labels of -100.
+
+    Args:
+        tokenizer: gives the pad token; without one, only rows of one length make a batch.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        self.pad_token_id: Any = tokenizer.pad_token_id
+
+    def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+        """Return the batch of some rows.
+
+        Args:
+            features: rows with `input_ids`, and with `labels` and `position_ids` if all of them
+                have it.
+
+        Returns:
+            `input_ids` and `labels` (B, T), the labels being the input where the rows bring none;
+            `position_ids` (B, T) if the rows bring them, and else `attention_mask` (B, T) if a row
+            is padded.
+
+        Raises:
+            ValueError: if there are no rows, a column is missing in some of them, a row is not
+                flat, or padding is needed and there is no pad token.
+        """
+        rows = _token_rows(features)
+        labels = _column(features, "labels") or rows
+        positions = _column(features, "position_ids")
+        width = max(1, *map(len, rows))
+        is_padded = any(len(row) < width for row in rows)
+        if is_padded and self.pad_token_id is None:
+            raise ValueError(
+                "rows of different lengths need a pad token, but the tokenizer has none. "
+                "Set one, for example tokenizer.pad_token = tokenizer.eos_token."
+            )
+        batch = {
+            "input_ids": _pad(rows, self.pad_token_id if is_padded else 0, width),
+            "labels": _pad(labels, IGNORED_LABEL, width),
+        }
+        if positions is not None:
+            batch["position_ids"] = _pad(positions, 0, width)  # each pad begins a text of its own
+        elif is_padded:
+            batch["attention_mask"] = _pad([np.ones_like(row) for row in rows], 0, width)
+        return batch
+
+
+def _token_rows(features: Sequence[Mapping[str, Any]]) -> list[np.ndarray]:
+    if not features:
+        raise ValueError("a batch needs at least one row, got none. Check the batch sampler.")
+    rows = _column(features, "input_ids")
+    if rows is None:
+        raise ValueError(
+            f"each row needs input_ids, got {', '.join(features[0]) or 'no columns'}. "
+            "Encode the texts with the tokenizer first."
+        )
+    return rows
+
+
+def _pad(rows: list[np.ndarray], fill: int, width: int, *, on_the_left: bool = False) -> Tensor:
+    """Return the rows as (B, width) with `fill` on one side."""
+    padded = np.full((len(rows), width), fill, dtype=np.int64)
+    for padded_row, row in zip(padded, rows, strict=True):
+        if on_the_left:
+            padded_row[width - len(row) :] = row
+        else:
+            padded_row[: len(row)] = row
+    return torch.from_numpy(padded)
 
 
 def _column(features: Sequence[Mapping[str, Any]], name: str) -> list[np.ndarray] | None:
