@@ -61,6 +61,10 @@ class RecurrentCacheLayer(CacheLayerMixin):
         """Repeat every row `repeats` times in place."""
         self._map(lambda state: state.repeat_interleave(repeats, dim=0))
 
+    def detach(self) -> None:
+        """Cut the state off from how it was computed."""
+        self._map(Tensor.detach)
+
     def offload(self) -> None:
         """Move the state to the CPU; the next step moves what it reads back."""
         self._map(lambda state: state.to("cpu", non_blocking=True))
@@ -135,3 +139,8 @@ class RecurrentCache(Cache):
         """Store the state of every layer after `num_new_tokens` more tokens."""
         for layer, layer_states in zip(self.layers, states, strict=True):
             layer.update_state(layer_states, num_new_tokens)
+
+    def detach(self) -> None:
+        """Cut the states off from how they were computed: where truncated backpropagation stops."""
+        for layer in self.layers:
+            layer.detach()

@@ -6,11 +6,12 @@ second, (B, D) each.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -160,11 +161,22 @@ class RecurrentLayer(GradientCheckpointingLayer):
         hidden_size: width of the output; both directions share it, half each.
         bidirectional: read in both directions, y_t = [h_fwd_t ; h_bwd_t].
         cell: kind of recurrence, from `find_cell`.
+        weight_dropout: rate on the elements of U in training, one mask per call (DropConnect: Wan
+            et al. 2013; on recurrent weights: Merity et al. 2018, section 2).
     """
 
-    def __init__(self, *, input_size: int, hidden_size: int, bidirectional: bool, cell: Cell):
+    def __init__(
+        self,
+        *,
+        input_size: int,
+        hidden_size: int,
+        bidirectional: bool,
+        cell: Cell,
+        weight_dropout: float = 0.0,
+    ):
         super().__init__()
         self.cell = cell
+        self.weight_dropout = weight_dropout
         self.num_directions = 2 if bidirectional else 1
         self.rnn = cell.torch_layer(
             input_size,
@@ -239,15 +251,24 @@ class RecurrentLayer(GradientCheckpointingLayer):
         self, inputs: Tensor, state: State, lengths: Tensor | None
     ) -> tuple[Tensor, State]:
         keep = None if lengths is None else keep_mask_from(lengths, inputs)  # (B, S)
-        results = [self._run_direction(inputs, state, keep, d) for d in range(self.num_directions)]
+        recurrent_weights = self._dropped_recurrent_weights()
+        results = [
+            self._run_direction(inputs, state, keep, direction, weight)
+            for direction, weight in enumerate(recurrent_weights.values())
+        ]
         outputs = torch.cat([outputs for outputs, _ in results], dim=-1)  # (B, S, D)
         final = zip(*(final for _, final in results), strict=True)
         return outputs, tuple(torch.cat(parts, dim=-1) for parts in final)
 
     def _run_direction(
-        self, inputs: Tensor, state: State, keep: Tensor | None, direction: int
+        self,
+        inputs: Tensor,
+        state: State,
+        keep: Tensor | None,
+        direction: int,
+        recurrent_weight: Tensor,
     ) -> tuple[Tensor, State]:
-        input_weight, recurrent_weight, input_bias, recurrent_bias = self.weights(direction)
+        input_weight, _, input_bias, recurrent_bias = self.weights(direction)
         input_gates = F.linear(inputs, input_weight, input_bias)  # (B, S, G)
         state = tuple(part.chunk(self.num_directions, dim=-1)[direction] for part in state)
         outputs: list[Tensor] = [inputs] * inputs.shape[1]
@@ -263,12 +284,12 @@ class RecurrentLayer(GradientCheckpointingLayer):
     ) -> tuple[Tensor, State]:
         first = self._to_torch_state(state)
         if lengths is None:
-            outputs, final = self.rnn(inputs, first)
+            outputs, final = self._call_kernel(inputs, first)
             return outputs, self._from_torch_state(final)
         packed = pack_padded_sequence(
             inputs, lengths.clamp(min=1), batch_first=True, enforce_sorted=False
         )
-        packed, final = self.rnn(packed, first)
+        packed, final = self._call_kernel(packed, first)
         outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=inputs.shape[1])
         final_state = self._from_torch_state(final)
         if (lengths == 0).any():
@@ -276,6 +297,18 @@ class RecurrentLayer(GradientCheckpointingLayer):
             outputs = outputs * has_tokens[:, None, None]
             final_state = keep_rows(has_tokens, final_state, state)
         return outputs, final_state
+
+    def _call_kernel(self, inputs: Any, first: Tensor | State) -> Any:
+        if not (self.training and self.weight_dropout):
+            return self.rnn(inputs, first)
+        return functional_call(self.rnn, self._dropped_recurrent_weights(), (inputs, first))
+
+    def _dropped_recurrent_weights(self) -> dict[str, Tensor]:
+        names = ["weight_hh_l0", "weight_hh_l0_reverse"][: self.num_directions]
+        return {
+            name: F.dropout(getattr(self.rnn, name), self.weight_dropout, self.training)
+            for name in names
+        }
 
     def _to_torch_state(self, state: State) -> Tensor | State:
         parts = tuple(
@@ -486,6 +519,9 @@ class RecurrentStack(nn.Module):
             second layer on.
         dropout: rate on what every layer but the first reads.
         variational: one dropout mask per sequence.
+        last_layer_size: width of the top layer's output; None is `hidden_size`, which residual and
+            highway connections need.
+        weight_dropout: rate on the recurrent weights, see `RecurrentLayer`.
     """
 
     def __init__(
@@ -499,6 +535,8 @@ class RecurrentStack(nn.Module):
         connection: str = "none",
         dropout: float = 0.0,
         variational: bool = False,
+        last_layer_size: int | None = None,
+        weight_dropout: float = 0.0,
     ):
         super().__init__()
         connection_class = CONNECTIONS[connection]
@@ -506,12 +544,14 @@ class RecurrentStack(nn.Module):
         self.layers = nn.ModuleList()
         for index in range(num_layers):
             below = input_size + index * hidden_size if self.reads_all_below else hidden_size
+            is_top = index == num_layers - 1
             self.layers.append(
                 RecurrentLayer(
                     input_size=below if index else input_size,
-                    hidden_size=hidden_size,
+                    hidden_size=last_layer_size if is_top and last_layer_size else hidden_size,
                     bidirectional=bidirectional,
                     cell=cell,
+                    weight_dropout=weight_dropout,
                 )
             )
         self.connections = nn.ModuleList(
