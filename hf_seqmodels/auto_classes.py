@@ -18,12 +18,12 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from hf_seqmodels.data.seq2seq_tokenizer import Seq2SeqTokenizer
 from hf_seqmodels.models.configuration_rnn_seq2seq import RnnSeq2SeqConfig
 from hf_seqmodels.models.modeling_rnn_seq2seq import (
     RnnSeq2SeqForConditionalGeneration,
     RnnSeq2SeqModel,
 )
+from hf_seqmodels.models.tokenization_seq2seq import Seq2SeqTokenizer
 
 CONTRACT = {
     "round_trip": "config and weights come back from disk as they were, tied weights tied",

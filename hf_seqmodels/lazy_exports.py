@@ -15,8 +15,9 @@ def lazy_exports(
 
     Args:
         package: `__name__` of the package.
-        homes: {public name: submodule that holds it}. A public name that is itself the name of its
-            submodule stands for that submodule, so nothing else may be called like a submodule.
+        homes: {public name: submodule that holds it}; a submodule of the package above begins with
+            a dot. A public name that is itself the name of its submodule stands for that submodule,
+            so nothing else may be called like a submodule.
 
     Returns:
         The two functions, in that order.
@@ -25,7 +26,7 @@ def lazy_exports(
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = import_module(f"{package}.{homes[name]}")
+        module = import_module(f".{homes[name]}", package)
         value = module if homes[name] == name else getattr(module, name)
         setattr(import_module(package), name, value)
         return value

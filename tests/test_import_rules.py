@@ -18,7 +18,7 @@ import hf_seqmodels.models
 MODELS = Path(hf_seqmodels.models.__file__).parent
 FILES = sorted(MODELS.glob("*.py"))
 FILE_NAME = re.compile(
-    r"configuration_\w+|modeling_\w+|layers_\w+|cache_\w+|outputs|pretrained_base"
+    r"(?:configuration|modeling|tokenization|pipeline|layers|cache)_\w+|outputs|pretrained_base"
 )
 PART_NAME = re.compile(r"layers_\w+|cache_\w+|outputs|pretrained_base")
 OUTSIDE = {*sys.stdlib_module_names, "torch", "transformers", "huggingface_hub"}
@@ -31,7 +31,8 @@ def may_import(importer: str, imported: str) -> bool:
     if importer.startswith("modeling_"):
         own_configuration = importer.replace("modeling_", "configuration_", 1)
         return imported == own_configuration or bool(PART_NAME.fullmatch(imported))
-    return bool(PART_NAME.fullmatch(importer) and PART_NAME.fullmatch(imported))
+    takes_parts = PART_NAME.fullmatch(importer) or importer.startswith("pipeline_")
+    return bool(takes_parts and PART_NAME.fullmatch(imported))
 
 
 def breaches(name: str, source: str) -> list[str]:
@@ -99,6 +100,8 @@ def test_hub_loader_finds_every_file_that_a_model_needs(path):
         ("configuration_a", "from __future__ import annotations", "turns type checks"),
         ("layers_a", "from .modeling_a import X", "may not import .modeling_a"),
         ("cache_a", "from .configuration_a import X", "may not import .configuration_a"),
+        ("tokenization_a", "from .outputs import X", "may not import .outputs"),
+        ("pipeline_a", "from .modeling_a import X", "may not import .modeling_a"),
         ("modeling_a", "from .modeling_b import X", "may not import .modeling_b"),
         ("modeling_a", "from .configuration_b import X", "may not import .configuration_b"),
         ("modeling_a", "from . import layers_a", "only `from .name import ...`"),
@@ -119,3 +122,4 @@ def test_allowed_imports_are_no_breach():
     )
     assert breaches("layers_a", source + "from .outputs import X\n") == []
     assert breaches("modeling_a", source + "from .configuration_a import X\n") == []
+    assert breaches("pipeline_a", source + "from .outputs import X\n") == []

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from hf_seqmodels.data.documents import read_documents
     from hf_seqmodels.data.packing import token_blocks
     from hf_seqmodels.data.readers import read_pairs, read_texts
-    from hf_seqmodels.data.seq2seq_tokenizer import Seq2SeqTokenizer
     from hf_seqmodels.data.tokenizer_training import TOKENIZER_MODELS, train_tokenizer
+    from hf_seqmodels.models.tokenization_seq2seq import Seq2SeqTokenizer
 
 __all__ = [
     "DATE_FORMATS",
@@ -58,7 +58,7 @@ __getattr__, __dir__ = lazy_exports(
         "LanguageModelingCollator": "collators",
         "LengthGroupedBatchSampler": "batching",
         "Seq2SeqCollator": "collators",
-        "Seq2SeqTokenizer": "seq2seq_tokenizer",
+        "Seq2SeqTokenizer": ".models.tokenization_seq2seq",
         "TOKENIZER_MODELS": "tokenizer_training",
         "TokenBudgetBatchSampler": "batching",
         "date_splits": "dates",
