@@ -12,6 +12,7 @@ import json
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,54 @@ import yaml
 from transformers import HfArgumentParser
 
 RECIPE_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclass
+class RunDefaults:
+    """Training arguments whose default differs from transformers': a run keeps its best model.
+
+    Evaluation and checkpoint each epoch, the best model loaded at the end, two checkpoints kept,
+    and callbacks (early stopping) restored on resume. To be inherited from before the training
+    arguments.
+    """
+
+    output_dir: str | None = field(
+        default=None, metadata={"help": "Folder the run writes; must not hold other files."}
+    )
+    eval_strategy: str = field(
+        default="epoch", metadata={"help": "When to evaluate: no, steps or epoch."}
+    )
+    save_strategy: str = field(
+        default="epoch", metadata={"help": "When to write a checkpoint: no, steps, epoch or best."}
+    )
+    save_total_limit: int | None = field(
+        default=2, metadata={"help": "Checkpoints kept; the best one is never removed."}
+    )
+    load_best_model_at_end: bool = field(
+        default=True,
+        metadata={"help": "Report and save the checkpoint with the best metric_for_best_model."},
+    )
+    hub_strategy: str = field(
+        default="end",
+        metadata={
+            "help": "With push_to_hub: what is uploaded when; end = once, the finished folder."
+        },
+    )
+    logging_steps: float = field(
+        default=50, metadata={"help": "Steps (or share of them) between two log lines."}
+    )
+    restore_callback_states_from_checkpoint: bool = field(
+        default=True,
+        metadata={"help": "A resumed run remembers how long early stopping has waited."},
+    )
+
+    def __post_init__(self):
+        if self.output_dir is None:
+            raise ValueError(
+                "output_dir must be given: the folder the run writes. Pass --output_dir "
+                "runs/my_run."
+            )
+        super().__post_init__()
 
 
 class ScriptArgumentParser(HfArgumentParser):

@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
+from script_arguments import RunDefaults
 from transformers import Seq2SeqTrainingArguments
 
 logger = logging.getLogger("run_seq2seq")
@@ -176,54 +177,18 @@ class DataTrainingArguments:
 
 
 @dataclass
-class Seq2SeqScriptArguments(Seq2SeqTrainingArguments):
+class Seq2SeqScriptArguments(RunDefaults, Seq2SeqTrainingArguments):
     """transformers' training arguments with the defaults of a run that keeps its best model.
 
-    They differ in: evaluation and checkpoint each epoch, the best model loaded at the end, two
-    checkpoints kept, predictions by generate, callbacks (early stopping) restored on resume, and an
-    error rate counts as better when lower. do_train, do_eval and do_predict follow from the data
-    given when none of them is set.
+    Those of `RunDefaults`, and: predictions by generate, and an error rate counts as better when
+    lower. do_train, do_eval and do_predict follow from the data given when none of them is set.
     """
 
-    output_dir: str | None = field(
-        default=None, metadata={"help": "Folder the run writes; must not hold other files."}
-    )
-    eval_strategy: str = field(
-        default="epoch", metadata={"help": "When to evaluate: no, steps or epoch."}
-    )
-    save_strategy: str = field(
-        default="epoch", metadata={"help": "When to write a checkpoint: no, steps, epoch or best."}
-    )
-    save_total_limit: int | None = field(
-        default=2, metadata={"help": "Checkpoints kept; the best one is never removed."}
-    )
-    load_best_model_at_end: bool = field(
-        default=True,
-        metadata={"help": "Report and save the checkpoint with the best metric_for_best_model."},
-    )
     predict_with_generate: bool = field(
         default=True, metadata={"help": "Evaluate what the model writes, not only its loss."}
     )
-    hub_strategy: str = field(
-        default="end",
-        metadata={
-            "help": "With push_to_hub: what is uploaded when; end = once, the finished folder."
-        },
-    )
-    logging_steps: float = field(
-        default=50, metadata={"help": "Steps (or share of them) between two log lines."}
-    )
-    restore_callback_states_from_checkpoint: bool = field(
-        default=True,
-        metadata={"help": "A resumed run remembers how long early stopping has waited."},
-    )
 
     def __post_init__(self):
-        if self.output_dir is None:
-            raise ValueError(
-                "output_dir must be given: the folder the run writes. Pass --output_dir "
-                "runs/my_run."
-            )
         if self.greater_is_better is None and self.metric_for_best_model is not None:
             name = self.metric_for_best_model.removeprefix("eval_")
             self.greater_is_better = name not in LOWER_IS_BETTER
