@@ -12,12 +12,15 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+import hf_seqmodels.models
+
 logger = logging.getLogger("run_seq2seq")
 
 FINISHED_FILE = "metrics.json"  # written last, so its presence means that the run is complete
 STAGING_FOLDER = "_unfinished"
 RUN_FILES = (
-    *("README.md", "metrics.json", "predictions.jsonl", "alignments.png", "learning_curve.png"),
+    *("README.md", "metrics.json", "predictions.jsonl", "samples.jsonl"),
+    *("alignments.png", "learning_curve.png"),
     *("config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json"),
     *(
         "tokenizer.json",
@@ -122,7 +125,17 @@ def is_run_file(path: Path) -> bool:
     if path.is_dir():
         folders = (STAGING_FOLDER, "target_tokenizer", "runs")
         return name in folders or checkpoint_step(path) >= 0
-    return name in RUN_FILES or (name.startswith("model-") and name.endswith(".safetensors"))
+    is_shard = name.startswith("model-") and name.endswith(".safetensors")
+    return name in (*RUN_FILES, *code_files()) or is_shard
+
+
+def code_files() -> list[str]:
+    """Return the names of the files of code that a saved model may carry.
+
+    Returns:
+        Names of Python files.
+    """
+    return [path.name for path in Path(hf_seqmodels.models.__file__).parent.glob("*.py")]
 
 
 def checkpoint_step(path: Path) -> int:

@@ -1,22 +1,15 @@
-"""A Seq2SeqTrainer with batch samplers, in-order evaluation and our own model card."""
+"""A Seq2SeqTrainer with batch samplers and in-order evaluation."""
 
-from pathlib import Path
 from typing import Any
 
+from run_trainer import RunTrainerMixin
 from torch.utils.data import DataLoader, SequentialSampler
 from torch.utils.data.sampler import BatchSampler
-from transformers import (
-    EarlyStoppingCallback,
-    PreTrainedModel,
-    Seq2SeqTrainer,
-    TrainerCallback,
-    TrainerState,
-)
-from transformers.trainer import TRAINER_STATE_NAME
+from transformers import Seq2SeqTrainer, TrainerCallback
 from transformers.trainer_utils import seed_worker
 
 
-class BatchSamplerTrainer(Seq2SeqTrainer):
+class BatchSamplerTrainer(RunTrainerMixin, Seq2SeqTrainer):
     """Train on the batches of a batch sampler instead of a fixed number of rows drawn at random.
 
     The sampler's order depends on its seed and the epoch alone, so that a run resumed in the middle
@@ -24,21 +17,13 @@ class BatchSamplerTrainer(Seq2SeqTrainer):
     processes.
 
     Args:
-        model: the model to train.
         train_batch_sampler: yields lists of row numbers and has `set_epoch`; None leaves sampling
             to transformers.
         **kwargs: passed on to `Seq2SeqTrainer`.
     """
 
-    def __init__(
-        self,
-        *,
-        model: PreTrainedModel,
-        train_batch_sampler: BatchSampler | None = None,
-        **kwargs: Any,
-    ):
-        self.use_cache = getattr(model.config, "use_cache", None)
-        super().__init__(model=model, **kwargs)
+    def __init__(self, *, train_batch_sampler: BatchSampler | None = None, **kwargs: Any):
+        super().__init__(**kwargs)
         self.train_batch_sampler = train_batch_sampler
         if train_batch_sampler is not None:
             self.add_callback(_SetEpoch(train_batch_sampler))
@@ -60,39 +45,9 @@ class BatchSamplerTrainer(Seq2SeqTrainer):
         )
         return self.accelerator.prepare(dataloader)
 
-    def take_finished_state(self, checkpoint: Path) -> bool:
-        """Load the best model of a run that had ended its training when it was interrupted.
-
-        Trainer itself would take one more step when such a run is resumed.
-
-        Args:
-            checkpoint: where the run resumes.
-
-        Returns:
-            Whether nothing is left to train.
-        """
-        state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-        stoppers = [
-            cb for cb in self.callback_handler.callbacks if isinstance(cb, EarlyStoppingCallback)
-        ]
-        waited = state.stateful_callbacks.get("EarlyStoppingCallback", {}).get("attributes", {})
-        stopped_early = any(
-            waited.get("early_stopping_patience_counter", 0) >= cb.early_stopping_patience
-            for cb in stoppers
-        )
-        if not stopped_early and not 0 < self.args.max_steps <= state.global_step:
-            return False
-        best = state.best_model_checkpoint if self.args.load_best_model_at_end else None
-        self.state = state
-        self._load_from_checkpoint(best or str(checkpoint))
-        return True
-
     def _get_eval_sampler(self, eval_dataset: Any) -> SequentialSampler:
         """Keep the order of the rows: their references are held outside the dataset."""
         return SequentialSampler(eval_dataset)
-
-    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Leave the README.md of the run in place: transformers' draft knows less."""
 
 
 class _SetEpoch(TrainerCallback):
