@@ -61,6 +61,10 @@ class RunDefaults:
         metadata={"help": "A resumed run remembers how long early stopping has waited."},
     )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep the token out of training_args.bin, which lies in every checkpoint and is pushed."""
+        return {**vars(self), "hub_token": None}
+
     def __post_init__(self):
         if self.output_dir is None:
             raise ValueError(
