@@ -10,6 +10,7 @@ Every name below is loaded on first use, so that importing the package stays lig
 | `n_best`, `Hypothesis` | the best outputs of each source with the model's own log-probabilities |
 | `score_targets`, `TargetScore` | log-probabilities of given targets (forced decoding) |
 | `alignments`, `Alignment` | cross-attention of each output token over the source tokens |
+| `EnsembleForSeq2SeqLM` | several models as one: the mean of their probabilities at every step |
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hf_seqmodels.evaluation.alignment import Alignment
     from hf_seqmodels.evaluation.attention_alignments import alignments
     from hf_seqmodels.evaluation.decoding import decode_corpus
+    from hf_seqmodels.evaluation.ensembles import EnsembleForSeq2SeqLM
     from hf_seqmodels.evaluation.metric_loading import METRIC_NAMES, load_metric, metric_path
     from hf_seqmodels.evaluation.n_best_lists import Hypothesis, n_best
     from hf_seqmodels.evaluation.target_scoring import TargetScore, score_targets
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "METRIC_NAMES",
     "Alignment",
+    "EnsembleForSeq2SeqLM",
     "Hypothesis",
     "TargetScore",
     "alignments",
@@ -42,6 +45,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "METRIC_NAMES": "metric_loading",
         "Alignment": "alignment",
+        "EnsembleForSeq2SeqLM": "ensembles",
         "Hypothesis": "n_best_lists",
         "TargetScore": "target_scoring",
         "alignments": "attention_alignments",

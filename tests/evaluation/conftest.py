@@ -145,6 +145,17 @@ def attention_model(request):
 
 
 @pytest.fixture
+def make_model():
+    """A function that makes a model of some family from a seed, options where it takes any."""
+
+    def make(name, seed, **options):
+        torch.manual_seed(seed)
+        return MODELS[name](**options)
+
+    return make
+
+
+@pytest.fixture
 def bart():
     torch.manual_seed(1)
     return make_bart().eval()
