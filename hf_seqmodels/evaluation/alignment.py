@@ -5,11 +5,11 @@ Shapes: S source length, T target length.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-WORD_START = "▁"  # sentencepiece and metaspace; byte-level tokens are shown with it too
+from hf_seqmodels.models.pipeline_seq2seq_generation import WORD_START
+
 CONTINUATION = "##"  # wordpiece
 
 
@@ -138,26 +138,3 @@ def join_word(tokens: Sequence[str]) -> str:
     """Return the word that the tokens make, without the signs of the tokenizer."""
     text = "".join(token.removeprefix(CONTINUATION) for token in tokens)
     return text.replace(WORD_START, " ").strip() or text
-
-
-def readable_tokens(tokenizer: Any, token_ids: Sequence[int]) -> list[str]:
-    """Return the tokens as a reader knows them: byte-level ones as characters, "▁" for a blank.
-
-    Args:
-        tokenizer: the tokenizer of that side.
-        token_ids: the tokens.
-
-    Returns:
-        One string per token. A piece of a character stays in its byte-level spelling.
-    """
-    tokens = list(tokenizer.convert_ids_to_tokens(list(token_ids)))
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None or "ByteLevel" not in repr(backend.decoder):
-        return tokens
-    from tokenizers import decoders
-
-    readable = []
-    for token in tokens:
-        text = decoders.ByteLevel().decode([token])
-        readable.append(token if "\ufffd" in text else text.replace(" ", WORD_START))
-    return readable

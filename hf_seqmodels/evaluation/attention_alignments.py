@@ -1,18 +1,14 @@
 """Cross-attention of each output token over the source tokens.
 
-Shapes: B batch, S source length, T target length, L layers, H heads.
+Shapes: B batch, S source length, T target length.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
-from transformers import PreTrainedConfig, PreTrainedModel
 
-from hf_seqmodels.evaluation.alignment import Alignment, readable_tokens
-from hf_seqmodels.evaluation.decoding import generate_rows
+from hf_seqmodels.evaluation.alignment import Alignment
 from hf_seqmodels.evaluation.model_inputs import (
     SourceBatch,
     check_generate_arguments,
@@ -23,7 +19,13 @@ from hf_seqmodels.evaluation.model_inputs import (
     source_batches,
     target_side,
 )
-from hf_seqmodels.evaluation.target_scoring import check_pairs, forced_pass, start_prompts
+from hf_seqmodels.evaluation.target_scoring import check_pairs, start_prompts
+from hf_seqmodels.models.pipeline_seq2seq_generation import (
+    cross_attention,
+    forced_pass,
+    generate_rows,
+    readable_tokens,
+)
 
 
 def alignments(
@@ -110,7 +112,12 @@ def alignments(
                 prompts = start_prompts(model, len(batch.positions), place)
                 rows = [token_rows[position] for position in batch.positions]
             pad_id = pad_id_of(target_side(tokenizer))
-            weights = cross_attention(model, inputs, prompts, rows, pad_id, layer=layer, head=head)
+            outputs, given = forced_pass(
+                model, inputs, prompts, rows, pad_id, output_attentions=True
+            )
+            weights = cross_attention(
+                model, outputs, given, batch.input_ids.shape[1], layer=layer, head=head
+            )
             for position, row in zip(
                 batch.positions, _cut_rows(tokenizer, batch, rows, weights), strict=True
             ):
@@ -137,102 +144,3 @@ def _cut_rows(
             source_is_special=[token in source_special for token in source_ids],
             target_is_special=[token in target_special for token in row],
         )
-
-
-def cross_attention(
-    model: Any,
-    inputs: dict[str, Tensor],
-    prompts: Tensor,
-    token_rows: Sequence[Sequence[int]],
-    pad_id: int,
-    *,
-    layer: int | Literal["mean"],
-    head: int | Literal["mean"],
-) -> Tensor:
-    """Return the cross-attention of a forced pass over given targets.
-
-    Args:
-        model: any encoder-decoder.
-        inputs: source ids and mask, (B, S).
-        prompts: what the decoder starts from, (B, P).
-        token_rows: target token ids, B rows of any lengths.
-        pad_id: id that fills rows up.
-        layer: decoder layer or "mean".
-        head: attention head or "mean".
-
-    Returns:
-        Weights (B, T, S).
-
-    Raises:
-        ValueError: if the model returns no weights, or has no such layer or head.
-    """
-    with eager_attention(model):
-        outputs, targets = forced_pass(
-            model, inputs, prompts, token_rows, pad_id, output_attentions=True
-        )
-    layers = [weights for weights in outputs.get("cross_attentions") or () if weights is not None]
-    if not layers:
-        raise ValueError(
-            f"alignments() needs cross-attention weights, but {type(model).__name__} returned "
-            "none. Models without attention (attention_scorer=None) have no alignment."
-        )
-    num_tokens, source_length = targets.shape[1], inputs["input_ids"].shape[1]
-    chosen = [layers[_check_index("layer", layer, len(layers))]] if layer != "mean" else layers
-    # (B, P - 1 + T, S)
-    weights = torch.stack([_choose_head(tensor, head) for tensor in chosen]).mean(dim=0)
-    if weights.shape[-1] != source_length:
-        raise ValueError(
-            f"{type(model).__name__} attends to {weights.shape[-1]} positions for {source_length} "
-            "source tokens, so its weights cannot be laid over the tokens."
-        )
-    return weights[:, weights.shape[1] - num_tokens :]
-
-
-def _choose_head(weights: Tensor, head: int | Literal["mean"]) -> Tensor:
-    """Return one head, or the mean over the heads: (B, H, T, S) -> (B, T, S)."""
-    if head == "mean":
-        return weights.mean(dim=1)
-    return weights[:, _check_index("head", head, weights.shape[1])]
-
-
-def _check_index(name: str, index: int | str, count: int) -> int:
-    """Return the index of a layer or head, or refuse it."""
-    if not isinstance(index, int) or not -count <= index < count:
-        raise ValueError(
-            f"{name} must be an index from {-count} to {count - 1} or 'mean', got {index!r}: "
-            f"the model has {count}."
-        )
-    return index
-
-
-@contextmanager
-def eager_attention(model: Any) -> Iterator[None]:
-    """Switch the model to the attention implementation that returns weights, for a while.
-
-    Args:
-        model: a model of transformers.
-
-    Yields:
-        Nothing.
-    """
-    before = [(config, config._attn_implementation) for config in _all_configs(model)]
-    try:
-        # Not by set_attn_implementation(): before transformers 5.23 it passes over an inner model
-        # whose config is a copy of the outer one, as in T5, and that config is what is asked.
-        for config, implementation in before:
-            if implementation is not None:
-                config._attn_implementation = "eager"
-        yield
-    finally:
-        # A config also sets the configs within it, which then get their own value back.
-        for config, implementation in before:
-            config._attn_implementation = implementation
-
-
-def _all_configs(model: Any) -> list[PreTrainedConfig]:
-    """Return the configs of a model and of the models within, some twice, inner ones last."""
-    found = [module.config for module in model.modules() if isinstance(module, PreTrainedModel)]
-    for config in found:  # which grows on the way
-        inner = [getattr(config, name, None) for name in config.sub_configs]
-        found += [config for config in inner if config is not None]
-    return found

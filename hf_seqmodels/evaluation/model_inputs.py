@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from hf_seqmodels.models.pipeline_seq2seq_generation import pad_id_of, pad_rows, target_side
+
 # What the functions of this folder make themselves, or cannot hand on.
 RESERVED_ARGUMENTS = {
     **dict.fromkeys(
@@ -105,31 +107,6 @@ def check_generate_arguments(arguments: dict[str, Any], *, refused: dict[str, st
             raise ValueError(f"{name} cannot be passed on to generate(): {reasons[name]}.")
 
 
-def target_side(tokenizer: Any) -> Any:
-    """Return the tokenizer of the target texts: the second one of a pair, or the only one."""
-    return getattr(tokenizer, "target_tokenizer", None) or tokenizer
-
-
-def pad_id_of(tokenizer: Any) -> int:
-    """Return the id that fills batches.
-
-    Args:
-        tokenizer: any tokenizer of transformers.
-
-    Returns:
-        Its `pad_token_id`.
-
-    Raises:
-        ValueError: if it has none.
-    """
-    if tokenizer.pad_token_id is None:
-        raise ValueError(
-            "The tokenizer needs a pad token to make batches, got pad_token=None. Set the one that "
-            "the model was trained with, for instance tokenizer.pad_token = '<pad>'."
-        )
-    return tokenizer.pad_token_id
-
-
 def encode_sources(
     tokenizer: Any, sources: Sequence[str], max_length: int | None
 ) -> list[list[int]]:
@@ -177,32 +154,6 @@ def encode_targets(tokenizer: Any, targets: Sequence[str | Sequence[int]]) -> li
         list(next(encoded)) if isinstance(target, str) else [int(token) for token in target]
         for target in targets
     ]
-
-
-def pad_rows(
-    rows: Sequence[Sequence[int]], pad_id: int, *, device: Any = None
-) -> tuple[Tensor, Tensor]:
-    """Return token ids as one tensor with its mask, filled up on the right.
-
-    Always on the right, whatever the tokenizer says: models with absolute positions (BART, Marian)
-    would read shifted positions otherwise, and no encoder-decoder gains from the left.
-
-    Args:
-        rows: token ids, of any lengths.
-        pad_id: id that fills up.
-        device: where the tensors go.
-
-    Returns:
-        Ids and mask (1 = real token), both (rows, longest).
-    """
-    length = max(len(row) for row in rows)
-    ids = [[*row, *[pad_id] * (length - len(row))] for row in rows]
-    real = [[1] * len(row) + [0] * (length - len(row)) for row in rows]
-    shape = (len(rows), length)  # also where every row is empty
-    return (
-        torch.tensor(ids, dtype=torch.long, device=device).view(shape),
-        torch.tensor(real, dtype=torch.long, device=device).view(shape),
-    )
 
 
 def source_batches(

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hf_seqmodels.evaluation.decoding import generate_rows
 from hf_seqmodels.evaluation.model_inputs import (
     SourceBatch,
     check_generate_arguments,
@@ -16,6 +15,7 @@ from hf_seqmodels.evaluation.model_inputs import (
     target_side,
 )
 from hf_seqmodels.evaluation.target_scoring import score_rows
+from hf_seqmodels.models.pipeline_seq2seq_generation import generate_rows, normalized_score
 
 
 @dataclass(frozen=True)
@@ -167,13 +167,14 @@ def _search(
             [score.token_ids for score in scores], skip_special_tokens=True
         )
         for source, score, text in zip(sources, scores, texts, strict=True):
-            normalizer = max(len(score.token_ids), 1) ** length_penalty
             lists[source].append(
                 Hypothesis(
                     text=text,
                     token_ids=score.token_ids,
                     log_probability=score.log_probability,
-                    score=score.log_probability / normalizer,
+                    score=normalized_score(
+                        score.log_probability, len(score.token_ids), length_penalty
+                    ),
                     token_log_probabilities=score.token_log_probabilities,
                 )
             )

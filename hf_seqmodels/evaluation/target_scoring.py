@@ -17,10 +17,10 @@ from hf_seqmodels.evaluation.model_inputs import (
     encode_targets,
     evaluation_mode,
     pad_id_of,
-    pad_rows,
     source_batches,
     target_side,
 )
+from hf_seqmodels.models.pipeline_seq2seq_generation import forced_pass, token_log_probabilities
 
 
 @dataclass(frozen=True)
@@ -127,40 +127,6 @@ def start_prompts(model: Any, num_rows: int, device: torch.device) -> Tensor:
     return torch.full((num_rows, 1), decoder_start_id(model), dtype=torch.long, device=device)
 
 
-def forced_pass(
-    model: Any,
-    inputs: dict[str, Tensor],
-    prompts: Tensor,
-    token_rows: Sequence[Sequence[int]],
-    pad_id: int,
-    **forward_kwargs: Any,
-) -> tuple[Any, Tensor]:
-    """Run the model over given targets.
-
-    Args:
-        model: any encoder-decoder.
-        inputs: source ids and mask, (R, S).
-        prompts: what the decoder starts from, (R, P).
-        token_rows: target token ids, R rows of any lengths.
-        pad_id: id that fills rows up; the decoder is causal, so it changes no real position.
-        **forward_kwargs: passed on to the model.
-
-    Returns:
-        The model's output, with one position more than it needs where P is more than one, and the
-        targets, (R, T).
-    """
-    targets, _ = pad_rows(token_rows, pad_id, device=prompts.device)  # (R, T)
-    decoder_input_ids = torch.cat([prompts, targets[:, :-1]], dim=1)  # (R, P - 1 + T)
-    outputs = model(
-        **inputs,
-        decoder_input_ids=decoder_input_ids,
-        use_cache=False,
-        return_dict=True,
-        **forward_kwargs,
-    )
-    return outputs, targets
-
-
 def score_rows(
     model: Any,
     inputs: dict[str, Tensor],
@@ -170,10 +136,7 @@ def score_rows(
 ) -> list[TargetScore]:
     """Return the score of every row of one batch; arguments as in `forced_pass`."""
     outputs, targets = forced_pass(model, inputs, prompts, token_rows, pad_id)
-    num_tokens = targets.shape[1]
-    logits = outputs.logits[:, outputs.logits.shape[1] - num_tokens :].float()  # (R, T, V)
-    chosen = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # (R, T)
-    log_probabilities = (chosen - logits.logsumexp(dim=-1)).tolist()
+    log_probabilities = token_log_probabilities(outputs, targets).tolist()  # (R, T)
     return [
         TargetScore(list(row), sum(values[: len(row)]), values[: len(row)])
         for row, values in zip(token_rows, log_probabilities, strict=True)

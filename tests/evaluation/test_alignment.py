@@ -6,7 +6,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from hf_seqmodels.evaluation import Alignment
-from hf_seqmodels.evaluation.alignment import readable_tokens
+from hf_seqmodels.models.pipeline_seq2seq_generation import readable_tokens
 
 WEIGHTS = np.array(
     [

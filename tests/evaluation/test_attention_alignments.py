@@ -6,7 +6,7 @@ import torch
 from transformers import BertConfig, EncoderDecoderConfig, EncoderDecoderModel
 
 from hf_seqmodels.evaluation import alignments, decode_corpus
-from hf_seqmodels.evaluation.attention_alignments import eager_attention
+from hf_seqmodels.models.pipeline_seq2seq_generation import eager_attention
 
 
 def use_eager_attention(model):
