@@ -4,7 +4,7 @@ One row per family. The row drives what `import hf_seqmodels` registers, the `au
 checkpoint on the Hub, and the contract tests, which run once for every row.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,8 @@ class Family:
         model_classes: {Auto class: model class that it loads for this config}.
         tokenizer_class: tokenizer of this package that AutoTokenizer is to know by its name; None
             where those of transformers serve.
+        pipelines: {task of `pipeline()`: ("module.Class" in models/, Auto class of the models that
+            it takes)}.
         unkept_promises: {line of CONTRACT that the family cannot keep: the reason}.
 
     Raises:
@@ -56,6 +58,7 @@ class Family:
     config_class: type[PreTrainedConfig]
     model_classes: Mapping[type[Any], type[PreTrainedModel]]
     tokenizer_class: type[PreTrainedTokenizerBase] | None = None
+    pipelines: Mapping[str, tuple[str, type[Any]]] = field(default_factory=dict)
     unkept_promises: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -80,6 +83,39 @@ class Family:
             for auto_class, loaded in classes.items()
         }
 
+    @property
+    def code_entries(self) -> dict[str, Any]:
+        """What config.json says of the code beside it: `auto_map`, `custom_pipelines` if any."""
+        pipelines = {
+            task: {"impl": reference, "pt": [auto_class.__name__]}
+            for task, (reference, auto_class) in self.pipelines.items()
+        }
+        return {"auto_map": self.auto_map} | ({"custom_pipelines": pipelines} if pipelines else {})
+
+
+class InstalledPipelines:
+    """`custom_pipelines` of a config whose tasks the package itself brings.
+
+    `pipeline()` reads this attribute first and then runs code of the checkpoint only, if it may; a
+    config of installed classes therefore forgets the tasks that are installed with them.
+
+    Args:
+        tasks: names of the installed tasks.
+    """
+
+    def __init__(self, tasks: Iterable[str]):
+        self.tasks = frozenset(tasks)
+
+    def __get__(self, config: PreTrainedConfig | None, owner: type | None = None) -> dict[str, Any]:
+        return {} if config is None else vars(config).get("custom_pipelines", {})
+
+    def __set__(self, config: PreTrainedConfig, pipelines: Mapping[str, Any] | None):
+        found = dict(pipelines or {})
+        others = {task: found[task] for task in found if task not in self.tasks}
+        vars(config).pop("custom_pipelines", None)
+        if others:
+            vars(config)["custom_pipelines"] = others
+
 
 FAMILIES = (
     Family(
@@ -103,6 +139,9 @@ def register() -> None:
         AutoConfig.register(family.model_type, family.config_class)
         for auto_class, model_class in family.model_classes.items():
             auto_class.register(family.config_class, model_class)
+            model_class.code_entries = family.code_entries  # pyright: ignore[reportAttributeAccessIssue]
+        pipelines = InstalledPipelines(family.pipelines)
+        family.config_class.custom_pipelines = pipelines  # pyright: ignore[reportAttributeAccessIssue]
         if family.tokenizer_class is not None:
             AutoTokenizer.register(
                 family.config_class, tokenizer_class=family.tokenizer_class, exist_ok=True

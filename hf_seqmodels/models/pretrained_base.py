@@ -2,19 +2,27 @@
 passes."""
 
 import json
+import re
+import shutil
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
+from transformers.dynamic_module_utils import get_relative_imports
+from transformers.utils import CONFIG_NAME, cached_file, logging
 
 # transformers 5.17 cuts its beams by config.vocab_size, later versions by the width of the logits
 BEAMS_READ_CONFIG = transformers.__version__.startswith("5.17.")
+TRAINER_CHECKPOINT = re.compile(r"checkpoint-\d+")
+COMMIT = re.compile(r"[0-9a-f]{40}")
 NUM_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "GRU": 3, "LSTM": 4}
+
+logger = logging.get_logger(__name__)
 
 
 class SeqModelsPreTrainedModel(PreTrainedModel):
@@ -25,9 +33,15 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
     from the input and orthogonal (Saxe et al. 2014) between states, gate by gate, zero bias but 1
     for the LSTM's forget gate (Jozefowicz et al. 2015). A module with `initialize_parameters` sets
     what differs in parameters of its own (transformers does not visit a module without any).
+
+    What is saved carries its code: the files of this folder that the classes are made of, named in
+    config.json for every Auto class, so that it loads where the package is not installed. The
+    checkpoint-<step> folders of a Trainer stay without.
     """
 
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch
+    # what config.json says of the code; set by the package, empty in code that a checkpoint brought
+    code_entries: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def from_pretrained(
@@ -64,6 +78,43 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
                 module.flatten_parameters()  # cuDNN wants the weights of a layer in one block
         return loaded
 
+    def save_pretrained(
+        self, save_directory: str | PathLike, is_main_process: bool = True, **kwargs: Any
+    ):
+        """Save as transformers does, and the code beside it.
+
+        Args:
+            save_directory: the folder; one called checkpoint-<step> gets no code, unless it is
+                pushed.
+            is_main_process: as in transformers; other processes write no code.
+            **kwargs: as in transformers.
+        """
+        _spell_out_pipelines(self.config)
+        super().save_pretrained(save_directory, is_main_process, **kwargs)
+        if is_main_process and not kwargs.get("push_to_hub") and Path(save_directory).is_dir():
+            self._write_code(Path(save_directory))
+
+    def _upload_modified_files(self, working_dir: str | PathLike, *args: Any, **kwargs: Any):
+        self._write_code(Path(working_dir), is_pushed=True)
+        return super()._upload_modified_files(working_dir, *args, **kwargs)
+
+    def _write_code(self, folder: Path, *, is_pushed: bool = False):
+        """Copy the code into a folder and name it in its config.json."""
+        keys = ("auto_map", "custom_pipelines")
+        entries = self.code_entries or {key: getattr(self.config, key, {}) for key in keys}
+        classes = {reference.rpartition(".")[2] for reference in entries["auto_map"].values()}
+        if type(self).__name__.removeprefix("FSDP") not in classes:  # FSDP's class is put on ours
+            return  # a class of the user, which transformers saves as the user has registered it
+        if self.code_entries and not is_pushed and TRAINER_CHECKPOINT.fullmatch(folder.name):
+            entries = {}
+        else:
+            entries = copy_code(entries, folder, str(self.name_or_path))
+        config_file = folder / CONFIG_NAME
+        config = json.loads(config_file.read_text(encoding="utf-8"))
+        config = {key: value for key, value in config.items() if key not in keys} | entries
+        text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+        config_file.write_text(text, encoding="utf-8")
+
     def _init_weights(self, module: nn.Module):
         if isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
@@ -91,6 +142,65 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
         if all_submodels:
             return super().get_expanded_tied_weights_keys(all_submodels=True)
         return dict(self._tied_weights_keys or {})
+
+
+def copy_code(entries: dict[str, Any], folder: Path, origin: str) -> dict[str, Any]:
+    """Copy the files that config.json names into a folder, and the files that those import.
+
+    Args:
+        entries: `auto_map` and `custom_pipelines`.
+        folder: where to copy.
+        origin: where the model came from, for files that transformers has not fetched with it: it
+            fetches only what it runs.
+
+    Returns:
+        The entries, without pipelines whose file cannot be had.
+
+    Raises:
+        OSError: if a file of the model is missing.
+    """
+    copied: set[str] = set()
+
+    def copy(module: str):
+        if "--" in module or module in copied:  # "--": the code of another repository
+            return
+        copied.add(module)
+        source, copy_of_it = _find_code(f"{module}.py", origin), folder / f"{module}.py"
+        if source.resolve() != copy_of_it.resolve():
+            shutil.copyfile(source, copy_of_it)
+        for needed in get_relative_imports(source):
+            copy(needed)
+
+    for reference in entries["auto_map"].values():
+        copy(reference.rpartition(".")[0])
+    pipelines = {}
+    for task, pipeline in entries.get("custom_pipelines", {}).items():
+        try:
+            copy(pipeline["impl"].rpartition(".")[0])
+            pipelines[task] = pipeline
+        except OSError as error:
+            logger.warning(f"The pipeline {task!r} is left out of {folder}: {error}")
+    kept = {"custom_pipelines": pipelines} if pipelines else {}
+    return {"auto_map": entries["auto_map"], **kept}
+
+
+def _find_code(name: str, origin: str) -> Path:
+    """Return a code file: beside this one, or where the model came from."""
+    here = Path(__file__).parent
+    if (here / name).is_file():
+        return here / name
+    commit = here.name if COMMIT.fullmatch(here.name) else None  # folders of code from the Hub
+    found = cached_file(origin, name, revision=commit) if origin else None
+    if found is None:
+        raise OSError(f"{name} is not among the files of the model ({origin or 'no origin'}).")
+    return Path(found)
+
+
+def _spell_out_pipelines(config: PreTrainedConfig):
+    """Undo that `pipeline()` puts classes into the config where their names stood."""
+    for pipeline in getattr(config, "custom_pipelines", {}).values():
+        classes = pipeline.get("pt", ())
+        pipeline["pt"] = [getattr(loaded, "__name__", loaded) for loaded in classes]
 
 
 class TwoVocabulariesMixin:

@@ -1,7 +1,11 @@
 """A source and a target tokenizer that travel as one."""
 
+import contextlib
 import copy
+import json
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from transformers import (
@@ -47,6 +51,10 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
     `AutoTokenizer.from_pretrained(folder)` loads both sides. Without it the same call loads the
     source side alone, and `AutoTokenizer.from_pretrained(folder, subfolder="target_tokenizer")` the
     target side.
+
+    What is pushed to the Hub, or saved beside a model that brings its code, brings this file too;
+    then both sides load without the package by
+    `AutoTokenizer.from_pretrained(name, trust_remote_code=True)`.
 
     Make one with `Seq2SeqTokenizer.from_pair(source_tokenizer, target_tokenizer)`.
     """
@@ -208,6 +216,46 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
         """
         return super().decode(token_ids, skip_special_tokens, **kwargs)
 
+    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any):
+        """Save both sides, and this file with them where it belongs.
+
+        Args:
+            save_directory: the folder.
+            *args: as for any tokenizer.
+            **kwargs: as for any tokenizer.
+
+        Returns:
+            Names of the files.
+        """
+        brings_code = kwargs.get("push_to_hub") or _names_code(save_directory)
+        if not brings_code and self._auto_class is None:
+            self.init_kwargs.pop("auto_map", None)  # where it came from, the code was beside it
+        with self._bringing_code() if brings_code else contextlib.nullcontext():
+            return super().save_pretrained(save_directory, *args, **kwargs)
+
+    def push_to_hub(self, *args: Any, **kwargs: Any):
+        """Push both sides and this file to the Hub.
+
+        Args:
+            *args: as for any tokenizer.
+            **kwargs: as for any tokenizer.
+
+        Returns:
+            What the Hub says of the commit.
+        """
+        with self._bringing_code():
+            return super().push_to_hub(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _bringing_code(self) -> Iterator[None]:
+        """Let transformers copy this file, too, and name it in tokenizer_config.json."""
+        before = self._auto_class
+        self._auto_class = "AutoTokenizer"
+        try:
+            yield
+        finally:
+            self._auto_class = before
+
     def _save_pretrained(
         self,
         save_directory: str | os.PathLike,
@@ -226,3 +274,12 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
         # pushing looks at the time of the folder, which rewriting the files in it does not change
         os.utime(folder)
         return (*files, *target_files)
+
+
+def _names_code(folder: str | os.PathLike) -> bool:
+    """Say whether the config.json in a folder names code files beside it."""
+    try:
+        config = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and "auto_map" in config

@@ -127,7 +127,7 @@ def test_saved_and_loaded_it_is_the_same(pair, tmp_path, loader):
         assert path.read_text() == copied.read_text()
 
 
-def test_pushing_uploads_the_target_side_too(pair, tmp_path, monkeypatch):
+def test_pushing_uploads_the_target_side_and_the_code_too(pair, tmp_path, monkeypatch):
     pair.save_pretrained(tmp_path)
     uploaded = []
 
@@ -146,7 +146,8 @@ def test_pushing_uploads_the_target_side_too(pair, tmp_path, monkeypatch):
         monkeypatch.setattr(f"{module}.hf_api", Hub, raising=False)
     pair.save_pretrained(tmp_path, push_to_hub=True, repo_id="someone/run")
     files = ["target_tokenizer/tokenizer.json", "target_tokenizer/tokenizer_config.json"]
-    assert sorted(uploaded) == [*files, "tokenizer.json", "tokenizer_config.json"]
+    own_code = "tokenization_seq2seq.py"
+    assert sorted(uploaded) == [*files, own_code, "tokenizer.json", "tokenizer_config.json"]
 
 
 def test_a_folder_of_one_tokenizer_serves_both_sides(sides, tmp_path):
