@@ -4,25 +4,22 @@ import json
 import logging
 import os
 import platform
-import shlex
-import string
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from seq2seq_data import Example
+from transformers import PreTrainedModel
 
 from hf_seqmodels.analysis import plot_alignments, plot_learning_curve
 from hf_seqmodels.evaluation import Hypothesis, alignments, load_metric
+from hf_seqmodels.model_cards import facts_of_run, render_card, shell_command
 
 logger = logging.getLogger("run_seq2seq")
 
-CARDS = Path(__file__).resolve().parent.parent / "hub_cards"
-SECRETS = ("--token", "--hub_token", "__token", "__hub_token", "--hub-token")
-IMPORT_LINE = "import hf_seqmodels  # registers the model and tokenizer classes\n\n"
+NUM_EXAMPLES = 3  # on the card
 LONGEST_DRAWN_SOURCE = 40  # characters; longer alignments are unreadable
 
 
@@ -170,10 +167,10 @@ def machine() -> dict[str, str]:
     return facts
 
 
-def good_example(
+def good_examples(
     sources: Sequence[str], texts: Sequence[str], examples: Sequence[Example]
-) -> tuple[str, str]:
-    """Choose a source for the card's snippet: the first that is decoded rightly, or else the first.
+) -> list[list[str]]:
+    """Choose sources for the card: the first that are decoded rightly, or else the first.
 
     Args:
         sources: what the model reads.
@@ -181,124 +178,51 @@ def good_example(
         examples: the rows with their references.
 
     Returns:
-        A source and the model's text.
+        Pairs of a source and the model's text, NUM_EXAMPLES at most; all right or all wrong.
     """
     right = [row for row, text in enumerate(texts) if text in examples[row].references]
-    row = right[0] if right else 0
-    return sources[row], texts[row]
+    rows = (right or list(range(len(texts))))[:NUM_EXAMPLES]
+    return [[sources[row], texts[row]] for row in rows]
 
 
-def needs_package(model: Any, tokenizer: Any) -> bool:
-    """Tell whether loading this model or tokenizer takes `import hf_seqmodels` first.
+def name_on_hub(name: str | None) -> str | None:
+    """Return the name of a model or a dataset that was loaded, if it came from the Hub.
 
     Args:
-        model: the model.
-        tokenizer: the tokenizer.
+        name: that the user gave, or None.
 
     Returns:
-        True if one of the two classes is ours.
+        The name; None for a folder or a file.
     """
-    return any(type(thing).__module__.startswith("hf_seqmodels") for thing in (model, tokenizer))
+    return None if name is None or Path(name).exists() else name
 
 
 def write_card(
-    path: Path,
-    record: dict[str, Any],
-    *,
-    model_config: Any,
-    example: tuple[str, str],
-    needs_package: bool,
+    folder: Path, record: dict[str, Any], *, model: PreTrainedModel, tokenizer: Any
 ) -> None:
-    """Write the model card from the template in hub_cards/.
+    """Write the model card beside the weights.
 
     Args:
-        path: the README.md to write.
+        folder: of the model, saved already.
         record: the content of metrics.json.
-        model_config: configuration of the model.
-        example: a source and what the model makes of it, for the snippet.
-        needs_package: whether the snippet imports hf_seqmodels first.
+        model: the model.
+        tokenizer: of the model.
     """
-    family = CARDS / f"{model_config.model_type}.md"
-    slots = {
-        "metadata": yaml.safe_dump(
-            _card_metadata(record, model_config), sort_keys=False, allow_unicode=True
-        ),
-        "name": record["name"],
-        "architecture": (model_config.architectures or [model_config.model_type])[0],
-        "parameters": f"{record['num_parameters']:,}",
-        "family": (family if family.exists() else CARDS / "other.md")
-        .read_text(encoding="utf-8")
-        .strip(),
-        "data": _table(["part", "rows", "from", "sha256"], _data_rows(record["data"])),
-        "scores": _table(*_score_table(record)),
-        "decoding": ", ".join(f"{name} {value}" for name, value in record["decoding"].items()),
-        "source": repr(example[0]),
-        "prediction": repr(example[1]),
-        "place": record["place"],
-        "import_line": IMPORT_LINE * needs_package,
-        "command": record["command"],
-        "options": yaml.safe_dump(record["options"], allow_unicode=True, width=100).strip(),
-        "config": json.dumps(
-            model_config.to_diff_dict(), indent=2, ensure_ascii=False, default=str
-        ),
-        "training": ", ".join(f"{name} {value}" for name, value in record.get("train", {}).items()),
-        "environment": "\n".join(f"- {name}: {value}" for name, value in record["machine"].items()),
-    }
-    template = string.Template((CARDS / "card.md").read_text(encoding="utf-8"))
-    path.write_text(template.substitute(slots), encoding="utf-8")
-
-
-def _card_metadata(record: dict[str, Any], model_config: Any) -> dict[str, Any]:
-    metadata: dict[str, Any] = {
-        "library_name": "transformers",
-        "tags": ["hf_seqmodels", "seq2seq", model_config.model_type],
-    }
-    part = next((part for part in ("test", "validation") if record.get(part)), None)
-    if part is None:
-        return metadata
-    results = [
-        {"type": name, "value": round(value, 4), "name": name}
-        for name, value in _numbers(record[part]).items()
-    ]
-    result = {
-        "task": {"type": "seq2seq-generation"},
-        "dataset": {"name": record["data"][part]["name"], "type": "text-pairs"},
-        "metrics": results,
-    }
-    return metadata | {"model-index": [{"name": record["name"], "results": [result]}]}
-
-
-def _numbers(scores: dict[str, Any]) -> dict[str, float]:
-    return {
-        name: value
-        for name, value in scores.items()
-        if isinstance(value, float) and name != "seconds"
-    }
-
-
-def _data_rows(data: dict[str, dict[str, Any]]) -> list[list[str]]:
-    return [
-        [part, f"{facts['rows']:,}", facts["name"], facts.get("sha256", "")[:16]]
-        for part, facts in data.items()
-    ]
-
-
-def _score_table(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    parts = [part for part in ("validation", "test") if record.get(part)]
-    names = list(dict.fromkeys(name for part in parts for name in _numbers(record[part])))
-    rows = [
-        [name, *(f"{record[part].get(name, float('nan')):.2f}" for part in parts)] for name in names
-    ]
-    return ["score", *parts], rows
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    card = render_card(
+        model,
+        tokenizer,
+        name=record["name"],
+        repo_id=record.get("repo_id"),
+        place=record["place"],
+        with_code="auto_map" in config,
+        **facts_of_run(record),
+    )
+    (folder / "README.md").write_text(card, encoding="utf-8")
 
 
 def command_line(argv: Sequence[str]) -> str:
-    """Write the command that ran, ready for a shell; access tokens are left out.
+    """Write the command that ran, ready for a shell, without tokens and folders of the machine.
 
     Args:
         argv: the words after the script's name.
@@ -306,11 +230,4 @@ def command_line(argv: Sequence[str]) -> str:
     Returns:
         One line.
     """
-    words = []
-    for before, word in zip(["", *argv], argv, strict=False):
-        option, equals, _ = word.partition("=")
-        secret = before.replace("-", "_") in SECRETS
-        words.append(
-            "***" if secret else word if option not in SECRETS or not equals else f"{option}=***"
-        )
-    return shlex.join(["python", "training/run_seq2seq.py", *words])
+    return shell_command("python training/run_seq2seq.py", argv)

@@ -60,6 +60,7 @@ from transformers.utils.logging import disable_progress_bar
 import hf_seqmodels  # noqa: F401  (registers the model types)
 from hf_seqmodels.data import LengthGroupedBatchSampler, Seq2SeqCollator, TokenBudgetBatchSampler
 from hf_seqmodels.evaluation import decode_corpus, n_best
+from hf_seqmodels.model_cards import without_folders
 
 logger = logging.getLogger("run_seq2seq")
 
@@ -236,6 +237,7 @@ def new_record(run: Run) -> dict[str, Any]:
         The first part of metrics.json.
     """
     args, model = run.args, run.trainer.model
+    repo_id = run.trainer.hub_model_id or args.hub_model_id if args.push_to_hub else None
     options = {name: value for name, value in run.given.items() if name not in NOT_IN_CARD}
     if "config_overrides" in options:
         options["config_overrides"] = read_overrides(options["config_overrides"])
@@ -246,14 +248,17 @@ def new_record(run: Run) -> dict[str, Any]:
     if run.options.num_beams > 1:
         decoding["length_penalty"] = run.options.length_penalty
     return {
-        "name": (args.hub_model_id or args.output_dir).rstrip("/").split("/")[-1],
-        "place": args.hub_model_id if args.push_to_hub and args.hub_model_id else args.output_dir,
+        "name": (repo_id or args.hub_model_id or args.output_dir).rstrip("/").split("/")[-1],
+        "repo_id": repo_id,
+        "place": repo_id or without_folders(args.output_dir),
+        "base_model": run_report.name_on_hub(run.given.get("model_name_or_path")),
+        "dataset": run_report.name_on_hub(run.given.get("dataset_name")),
         "model_type": model.config.model_type,
         "num_parameters": model.num_parameters(),
         "seed": args.seed,
         "data": run.corpus.origins,
         "decoding": decoding,
-        "options": options,
+        "options": without_folders(options),
         "command": run_report.command_line(run.argv),
         "machine": run_report.machine(),
     }
@@ -361,15 +366,13 @@ def write_report(
     model, tokenizer = run.trainer.model, run.tokenizer
     if texts:
         part = "test" if "test" in texts else "validation"
-        example = write_predictions(run, folder, getattr(run.corpus, part), texts[part])
+        record |= write_predictions(run, folder, getattr(run.corpus, part), texts[part])
     else:
-        source = run.options.source_prefix + run.corpus.train[0].source
-        example = (
-            source,
-            decode_corpus(
-                model, tokenizer, [source], num_beams=run.options.num_beams, progress=False
-            )[0],
+        sources = [run.options.source_prefix + run.corpus.train[0].source]
+        found = decode_corpus(
+            model, tokenizer, sources, num_beams=run.options.num_beams, progress=False
         )
+        record["examples"] = [[sources[0], found[0]]]
     run_report.draw_learning_curve(
         folder / "learning_curve.png",
         run.trainer.state.log_history,
@@ -377,19 +380,13 @@ def write_report(
     )
     if run.args.do_train:
         run.trainer.state.save_to_json(str(folder / "trainer_state.json"))
-        run_report.write_card(
-            folder / "README.md",
-            record,
-            model_config=model.config,
-            example=example,
-            needs_package=run_report.needs_package(model, tokenizer),
-        )
+        run_report.write_card(folder, record, model=model, tokenizer=tokenizer)
     run_report.write_json(folder / "metrics.json", record)
 
 
 def write_predictions(
     run: Run, folder: Path, examples: Sequence[Example], texts: Sequence[str]
-) -> tuple[str, str]:
+) -> dict[str, Any]:
     """Write predictions.jsonl and alignments.png.
 
     Args:
@@ -399,7 +396,7 @@ def write_predictions(
         texts: what became of them.
 
     Returns:
-        A source and its text, for the snippet of the card.
+        Entries of metrics.json: examples, the name of the picture, the files written.
     """
     model, tokenizer, options = run.trainer.model, run.tokenizer, run.options
     sources = [options.source_prefix + row.source for row in examples]
@@ -415,15 +412,23 @@ def write_predictions(
             batch_size=run.args.eval_batch_size,
         )
     run_report.write_predictions(folder / "predictions.jsonl", examples, texts, hypotheses)
-    run_report.draw_alignments(
-        folder / "alignments.png",
+    picture = folder / "alignments.png"
+    is_drawn = run_report.draw_alignments(
+        picture,
         model,
         tokenizer,
         sources,
         num_items=options.num_alignments,
         num_beams=options.num_beams,
     )
-    return run_report.good_example(sources, texts, examples)
+    return {
+        "examples": run_report.good_examples(sources, texts, examples),
+        "alignment_picture": picture.name if is_drawn else None,
+        "files": {
+            "predictions.jsonl": "every prediction",
+            run_folder.FINISHED_FILE: "all figures of the run",
+        },
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:

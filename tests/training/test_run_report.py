@@ -22,10 +22,23 @@ def test_commands_are_quoted_for_a_shell():
     assert text.endswith("--source_prefix 'to German: ' --config_overrides a=1")
 
 
-def test_the_example_of_the_card_is_right_if_any_is():
+def test_commands_name_no_folder_of_the_machine():
+    argv = ["--train_file", "/data/me/x.tsv", "--output_dir=/data/me/runs", "recipes/a.yaml"]
+    assert run_report.command_line(argv) == (
+        "python training/run_seq2seq.py --train_file x.tsv --output_dir=runs recipes/a.yaml"
+    )
+
+
+def test_the_examples_of_the_card_are_right_if_any_is():
     examples = [Example("a", ["x"]), Example("b", ["y", "z"])]
-    assert run_report.good_example(["a", "b"], ["w", "z"], examples) == ("b", "z")
-    assert run_report.good_example(["a", "b"], ["w", "w"], examples) == ("a", "w")
+    assert run_report.good_examples(["a", "b"], ["w", "z"], examples) == [["b", "z"]]
+    assert run_report.good_examples(["a", "b"], ["w", "w"], examples) == [["a", "w"], ["b", "w"]]
+
+
+def test_folders_are_no_names_on_the_hub(tmp_path):
+    assert run_report.name_on_hub(str(tmp_path)) is None
+    assert run_report.name_on_hub(None) is None
+    assert run_report.name_on_hub("someone/pairs") == "someone/pairs"
 
 
 def test_predictions_are_written_a_line_each(tmp_path):

@@ -225,13 +225,14 @@ def test_without_validation_the_last_model_is_kept(tiny_options, pair_files, tmp
 
 
 def test_a_run_on_training_data_alone_writes_a_card_that_works(
-    tiny_options, pair_files, tmp_path, capsys
+    tiny_options, pair_files, tmp_path, capsys, monkeypatch
 ):
     files = {"train": pair_files["train"]}
     main(tiny_options("--validation_split", "0", "--num_train_epochs", "1", files=files))
     card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
     snippet = re.search(r"```python\n(.*?)```", card, re.DOTALL).group(1)
     capsys.readouterr()
+    monkeypatch.chdir(tmp_path)
     exec(snippet, {})
     assert f"# {capsys.readouterr().out.strip()}" in snippet
 

@@ -1,0 +1,104 @@
+"""The card that goes with an export: what somebody wrote by hand is never written over."""
+
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_seqmodels.model_cards.facts import CardFacts, facts_of_run
+from hf_seqmodels.model_cards.rendering import render_card
+from hf_seqmodels.model_cards.seals import is_generated
+
+logger = logging.getLogger(__name__)
+
+CARD_FILE = "README.md"
+RUN_FILE = "metrics.json"
+_PICTURE = re.compile(r"!\[[^\]\n]*\]\(\s*<?([^)\s>]+)")
+
+
+def card_for_export(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    *,
+    source: str | Path | None = None,
+    name: str,
+    repo_id: str | None = None,
+    with_code: bool = True,
+    **facts: Any,
+) -> str:
+    """Return the card that goes with an export.
+
+    A README.md in the folder of origin that somebody wrote or edited is kept to the letter, with a
+    message. One of ours is written anew, so that its code fits the export, with what `metrics.json`
+    in the same folder says about the training.
+
+    Args:
+        model: the model.
+        tokenizer: saved with it.
+        source: the folder the model comes from; None knows of no earlier card.
+        name: title of a new card.
+        repo_id: name on the Hub, if the export goes there.
+        with_code: whether the code of the model is beside the weights.
+        **facts: fields of `CardFacts`; they come before those of `metrics.json`.
+
+    Returns:
+        The text of README.md.
+
+    Raises:
+        ValueError: if a fact has not the form the Hub demands.
+    """
+    known: dict[str, Any] = {}
+    if source is not None:
+        card = Path(source) / CARD_FILE
+        if card.is_file():
+            text = card.read_text(encoding="utf-8")
+            if not is_generated(text):
+                logger.warning(
+                    f"{CARD_FILE} of {source} was written or edited by hand and is kept as it is. "
+                    "Remove it there to get a new one."
+                )
+                return text
+        known = _facts_beside(Path(source))
+    given = {name: value for name, value in facts.items() if value is not None}
+    return render_card(
+        model, tokenizer, name=name, repo_id=repo_id, with_code=with_code, **{**known, **given}
+    )
+
+
+def pictures_in(card: str) -> list[str]:
+    """Find the pictures of a card that must lie beside it.
+
+    Args:
+        card: text of the card.
+
+    Returns:
+        Relative names of files, in the order of the card; pictures elsewhere on the web and paths
+        that lead out of the folder are left out.
+    """
+    found = [name.replace("%20", " ") for name in _PICTURE.findall(card)]
+    beside = [
+        name
+        for name in found
+        if "://" not in name and not Path(name).is_absolute() and ".." not in Path(name).parts
+    ]
+    return list(dict.fromkeys(beside))
+
+
+def _facts_beside(folder: Path) -> dict[str, Any]:
+    path = folder / RUN_FILE
+    if not path.is_file():
+        return {}
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        facts = facts_of_run(record)
+        CardFacts(**facts)
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        logger.warning(f"{path} is passed over, since no training script wrote it: {error}")
+        return {}
+    picture = facts.get("alignment_picture")
+    if picture and not (folder / picture).is_file():
+        del facts["alignment_picture"]
+    return facts
