@@ -24,6 +24,7 @@ from hf_seqmodels.models.modeling_rnn_seq2seq import (
     RnnSeq2SeqModel,
 )
 from hf_seqmodels.models.tokenization_seq2seq import Seq2SeqTokenizer
+from hf_seqmodels.pipeline_tasks import register_pipelines
 
 CONTRACT = {
     "round_trip": "config and weights come back from disk as they were, tied weights tied",
@@ -117,6 +118,12 @@ class InstalledPipelines:
             vars(config)["custom_pipelines"] = others
 
 
+SEQ2SEQ_PIPELINES = {
+    "seq2seq-generation": (
+        "pipeline_seq2seq_generation.Seq2SeqGenerationPipeline",
+        AutoModelForSeq2SeqLM,
+    )
+}
 FAMILIES = (
     Family(
         config_class=RnnSeq2SeqConfig,
@@ -125,12 +132,13 @@ FAMILIES = (
             AutoModelForSeq2SeqLM: RnnSeq2SeqForConditionalGeneration,
         },
         tokenizer_class=Seq2SeqTokenizer,
+        pipelines=SEQ2SEQ_PIPELINES,
     ),
 )
 
 
 def register() -> None:
-    """Make the Auto classes of transformers know every family; calling it again changes nothing.
+    """Make Auto classes and `pipeline()` know every family; calling it again changes nothing.
 
     Raises:
         ValueError: if transformers itself has come to use one of our model types.
@@ -146,6 +154,7 @@ def register() -> None:
             AutoTokenizer.register(
                 family.config_class, tokenizer_class=family.tokenizer_class, exist_ok=True
             )
+    register_pipelines(family.pipelines for family in FAMILIES)
 
 
 def auto_map_for(config: PreTrainedConfig | type[PreTrainedConfig]) -> dict[str, str]:

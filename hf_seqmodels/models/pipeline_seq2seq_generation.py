@@ -138,7 +138,7 @@ class Seq2SeqGenerationPipeline(Pipeline):
         return super().__call__(inputs, **kwargs)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Save model and tokenizer; code goes along in an export of hf_seqmodels alone.
+        """Save model and tokenizer as each of them does it, with no trace of the pipeline.
 
         Args:
             save_directory: the folder.
