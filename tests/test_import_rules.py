@@ -14,6 +14,7 @@ import pytest
 from transformers.dynamic_module_utils import get_relative_import_files
 
 import hf_seqmodels.models
+from hf_seqmodels.auto_classes import FAMILIES
 
 MODELS = Path(hf_seqmodels.models.__file__).parent
 FILES = sorted(MODELS.glob("*.py"))
@@ -75,9 +76,8 @@ def test_folder_is_flat_and_its_names_say_what_a_file_is():
     assert {path.stem for path in FILES if not FILE_NAME.fullmatch(path.stem)} == {"__init__"}
 
 
-@pytest.mark.parametrize("path", sorted(MODELS.glob("modeling_*.py")), ids=lambda path: path.stem)
-def test_hub_loader_finds_every_file_that_a_model_needs(path):
-    seen_by_loader = {Path(found).resolve() for found in get_relative_import_files(path)}
+def import_closure(path: Path) -> set[Path]:
+    """Return the files of the folder that one of them imports, directly or through others."""
     needed, unread = set(), [path]
     while unread:
         tree = ast.parse(unread.pop().read_text(encoding="utf-8"))
@@ -89,8 +89,29 @@ def test_hub_loader_finds_every_file_that_a_model_needs(path):
         siblings = {(MODELS / f"{module}.py").resolve() for module in modules}
         unread += siblings - needed
         needed |= siblings
+    return needed
+
+
+@pytest.mark.parametrize("path", sorted(MODELS.glob("modeling_*.py")), ids=lambda path: path.stem)
+def test_hub_loader_finds_every_file_that_a_model_needs(path):
+    seen_by_loader = {Path(found).resolve() for found in get_relative_import_files(path)}
+    needed = import_closure(path)
     assert all(file.is_file() for file in needed)
     assert seen_by_loader == needed
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.model_type)
+def test_a_checkpoint_brings_at_most_ten_code_files(family):
+    classes = [*family.model_classes.values(), family.tokenizer_class]
+    modules = {loaded.__module__.rpartition(".")[2] for loaded in classes if loaded}
+    modules |= {reference.rpartition(".")[0] for reference, _ in family.pipelines.values()}
+    own = {
+        (MODELS / f"{module}.py").resolve()
+        for module in modules
+        if (MODELS / f"{module}.py").is_file()
+    }
+    names = sorted(path.stem for path in own.union(*map(import_closure, own)))
+    assert len(names) <= 10, names
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from hf_seqmodels.evaluation.ensemble_checks import (
     share_weights,
 )
 from hf_seqmodels.evaluation.model_inputs import check_model
-from hf_seqmodels.models.layers_loss import IGNORED_LABEL, token_loss
+from hf_seqmodels.models.outputs import IGNORED_LABEL, token_loss
 
 
 @dataclass
@@ -151,6 +151,8 @@ class EnsembleForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         config.vocab_size = common["target vocabulary size"]
         config.decoder_start_token_id = common["decoder start token"]
         config.pad_token_id = common["pad token"]
+        limits = [getattr(model.config, "max_position_embeddings", None) for model in models]
+        config.max_position_embeddings = min(filter(None, limits), default=None)
         super().__init__(config)
         self.members: Any = nn.ModuleList(models)
         self.log_weights = [math.log(weight) for weight in share_weights(weights, len(models))]

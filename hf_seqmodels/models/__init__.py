@@ -5,8 +5,9 @@ this folder is flat and every import between its files names the file itself, on
 
 Reading order: `configuration_<family>.py` (the options), `modeling_<family>.py` (reads top to
 bottom), then the parts it is made of: `layers_recurrent.py`, `layers_attention.py`,
-`layers_loss.py`, `cache_recurrent.py`, `outputs.py`, `pretrained_base.py`. Beside the models stand
-`tokenization_seq2seq.py`, a source and a target tokenizer as one, and the `pipeline_*` files.
+`layers_decoder.py`, `cache_recurrent.py`, `outputs.py` (with the loss), `pretrained_base.py`.
+Beside the models stand `tokenization_seq2seq.py`, a source and a target tokenizer as one, and the
+`pipeline_*` files.
 
 Import rule: a configuration and a tokenizer import no sibling; parts and pipelines import only
 parts; a modeling file imports its own configuration and parts, never another modeling file; nothing

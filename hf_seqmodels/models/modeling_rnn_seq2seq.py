@@ -28,7 +28,6 @@ from .layers_decoder import (
     RecurrentDecoder,
     SourceMemory,
 )
-from .layers_loss import IGNORED_LABEL, token_loss
 from .layers_recurrent import (
     RecurrentStack,
     SequenceDropout,
@@ -37,7 +36,7 @@ from .layers_recurrent import (
     find_cell,
     last_outputs,
 )
-from .outputs import RecurrentEncoderOutput
+from .outputs import IGNORED_LABEL, RecurrentEncoderOutput, token_loss
 from .pretrained_base import (
     SeqModelsPreTrainedModel,
     TwoVocabulariesMixin,

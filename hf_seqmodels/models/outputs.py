@@ -1,9 +1,16 @@
-"""Output classes that transformers does not have."""
+"""What models put out where transformers has no class for it, and the loss on token scores.
+
+Shapes: B batch, S source length, T target length, D width, L layers, V vocabulary.
+"""
 
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 from transformers.utils import ModelOutput
+
+IGNORED_LABEL = -100
 
 
 @dataclass
@@ -30,3 +37,46 @@ class RecurrentEncoderOutput(ModelOutput):
     final_cell_state: torch.FloatTensor | None = None
     attention_keys: torch.FloatTensor | None = None
     attention_values: torch.FloatTensor | None = None
+
+
+def token_loss(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    smoothing: float = 0.0,
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
+    """Return the negative log-likelihood of the target tokens, averaged over the counted ones.
+
+    loss = - sum_t [(1 - s) log p(y_t) + s/V sum_v log p(v)] / N
+    Source: cross-entropy; smoothing s as in Szegedy et al. 2016, section 7.
+
+    Args:
+        logits: scores before softmax, (B, T, V); softmax is taken in float32 at least.
+        labels: target token ids, (B, T); positions equal to -100 are skipped.
+        smoothing: probability mass s spread evenly over the V tokens, in [0, 1).
+        num_items_in_batch: N when the batch is one part of a larger one (gradient accumulation,
+            several processes); None counts the targets of this batch.
+
+    Returns:
+        Scalar, in nats per counted token.
+
+    Raises:
+        ValueError: if every position is skipped and `num_items_in_batch` is None.
+    """
+    logits = logits.flatten(0, -2)  # (B * T, V)
+    labels = labels.flatten().to(logits.device, torch.long)  # (B * T)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(
+        logits, labels, ignore_index=IGNORED_LABEL, label_smoothing=smoothing, reduction="sum"
+    )
+    if num_items_in_batch is None:
+        num_items_in_batch = (labels != IGNORED_LABEL).sum()
+        if num_items_in_batch == 0:
+            raise ValueError(
+                f"labels must hold at least one target, got only {IGNORED_LABEL} in "
+                f"{labels.numel()} positions. "
+                "Drop such a batch, or pass num_items_in_batch if it is one part of a larger batch."
+            )
+    num_items = torch.as_tensor(num_items_in_batch, device=total.device)
+    return total / num_items.clamp(min=1)  # a whole batch without targets gives 0, not 0 / 0

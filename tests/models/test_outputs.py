@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from hf_seqmodels.models.layers_loss import IGNORED_LABEL, token_loss
+from hf_seqmodels.models.outputs import IGNORED_LABEL, token_loss
 from plain_loss import plain_loss
 
 B, T, V = 3, 5, 11
