@@ -18,8 +18,8 @@ and gains one where an extra token runs into a word. wordpiece cannot tell a wor
 `##` from the inside of a word.
 
 Always `<pad>` is 0, `<s>` 1, `</s>` 2 and `<unk>` 3, so that source and target agree, and every
-encoding ends with `</s>` and has nothing in front. A text that spells out one of these four is
-encoded as that token.
+encoding ends with `</s>` (without it where `append_eos` says so) and has nothing in front. A text
+that spells out one of these four is encoded as that token.
 """
 
 import re
@@ -83,6 +83,7 @@ def train_tokenizer(
     normalization: str | None = None,
     extra_tokens: Sequence[str] = (),
     model_max_length: int | None = None,
+    append_eos: bool = True,
 ) -> PreTrainedTokenizerFast:
     """Train a tokenizer; the same texts in the same order give the same tokenizer.
 
@@ -101,6 +102,8 @@ def train_tokenizer(
         extra_tokens: strings that are one token wherever they occur, such as tags. Their ids follow
             those of the special tokens, in this order; decoding keeps them.
         model_max_length: length in tokens to which `truncation=True` cuts; None for no limit.
+        append_eos: whether every encoding ends with `</s>`. A language model goes on from its
+            prompt, so its tokenizer must not.
 
     Returns:
         A fast tokenizer that `save_pretrained` writes as tokenizer.json.
@@ -121,7 +124,7 @@ def train_tokenizer(
         )
     learn = _learn_pieces if model in _TRAINERS else _count_units
     backend.model = learn(plan, backend.pre_tokenizer, chunks)
-    return _finish(backend, extra_tokens, model_max_length)
+    return _finish(backend, extra_tokens, model_max_length, append_eos=append_eos)
 
 
 def _empty_backend(model: str) -> Tokenizer:
@@ -303,18 +306,23 @@ def _split(splitter: pre_tokenizers.PreTokenizer, chunk: str) -> list[str]:
 
 
 def _finish(
-    backend: Tokenizer, extra_tokens: Sequence[str], model_max_length: int | None
+    backend: Tokenizer,
+    extra_tokens: Sequence[str],
+    model_max_length: int | None,
+    *,
+    append_eos: bool,
 ) -> PreTrainedTokenizerFast:
     """Add the special and extra tokens and the end token, and wrap the backend."""
     backend.add_special_tokens(
         [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
     )
     backend.add_tokens([AddedToken(token, normalized=False) for token in extra_tokens])
-    backend.post_processor = processors.TemplateProcessing(
-        single=f"$A {EOS}",
-        pair=f"$A {EOS} $B:1 {EOS}:1",
-        special_tokens=[(EOS, SPECIAL_TOKENS.index(EOS))],
-    )
+    if append_eos:
+        backend.post_processor = processors.TemplateProcessing(
+            single=f"$A {EOS}",
+            pair=f"$A {EOS} $B:1 {EOS}:1",
+            special_tokens=[(EOS, SPECIAL_TOKENS.index(EOS))],
+        )
     limit = {} if model_max_length is None else {"model_max_length": model_max_length}
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,

@@ -264,3 +264,15 @@ def test_options_that_make_no_tokenizer_are_refused(case):
     options = {"texts": ["ab c"], "model": "char", **options}
     with pytest.raises(ValueError, match=message):
         train_tokenizer(options.pop("texts"), **options)
+
+
+@pytest.mark.parametrize("model", TOKENIZER_MODELS)
+def test_a_tokenizer_for_prompts_leaves_the_end_open(model, tmp_path):
+    texts = ["one two three", "two three four"]
+    closed = train_tokenizer(texts, model=model, vocab_size=60)
+    open_ended = train_tokenizer(texts, model=model, vocab_size=60, append_eos=False)
+    open_ended.save_pretrained(tmp_path)
+    reloaded = AutoTokenizer.from_pretrained(tmp_path)
+    for tokenizer in (open_ended, reloaded):
+        assert tokenizer("two four")["input_ids"] == closed("two four")["input_ids"][:-1]
+        assert tokenizer.eos_token_id == 2
