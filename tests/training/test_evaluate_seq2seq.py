@@ -1,0 +1,136 @@
+"""Evaluation of trained models: the figures of the run itself, and those of an ensemble."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from evaluate_seq2seq import main, prepare
+from run_seq2seq import main as train
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from hf_seqmodels.data import train_tokenizer
+from hf_seqmodels.evaluation import EnsembleForSeq2SeqLM, decode_corpus, n_best
+
+
+@pytest.fixture(scope="module")
+def trained(shared_options):
+    """The record of a run with beams."""
+    options = ("--num_beams", "3", "--length_penalty", "0.5", "--metrics", "exact_match", "cer")
+    return train(shared_options(*options, name="first"))
+
+
+@pytest.fixture(scope="module")
+def folders(trained, shared_options, tmp_path_factory):
+    """Two checkpoints with one pair of tokenizers: that of the run, and one shaken from it."""
+    argv = shared_options(name="first")
+    first = argv[argv.index("--output_dir") + 1]
+    second = str(tmp_path_factory.mktemp("models") / "second")
+    shutil.copytree(first, second)
+    model = AutoModelForSeq2SeqLM.from_pretrained(first)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    model.save_pretrained(second)
+    return [first, second]
+
+
+def read_predictions(folder):
+    with (folder / "predictions.jsonl").open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def test_a_single_model_has_the_figures_of_its_run(trained, folders, pair_files, tmp_path):
+    record = main(
+        [
+            *("--model_name_or_path", folders[0], "--output_dir", str(tmp_path / "out")),
+            *("--validation_file", pair_files["validation"], "--test_file", pair_files["test"]),
+            *("--metrics", "exact_match", "cer", "--per_device_eval_batch_size", "5"),
+        ]
+    )
+    for part in ("validation", "test"):
+        for name in ("exact_match", "cer", "item_error_rate"):
+            assert record[part][name] == pytest.approx(trained[part][name])
+    assert record["decoding"] == trained["decoding"]  # kept in the checkpoint
+    assert record["data"]["test"] == trained["data"]["test"]
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8")) == record
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "metrics.json",
+        "predictions.jsonl",
+    ]
+
+
+def test_several_models_are_an_ensemble(folders, pair_files, tmp_path):
+    record = main(
+        [
+            *("--model_name_or_path", *folders, "--output_dir", str(tmp_path)),
+            *("--test_file", pair_files["test"], "--num_beams", "4", "--length_penalty", "1"),
+            *("--num_return_sequences", "2", "--max_target_length", "6"),
+        ]
+    )
+    rows = read_predictions(tmp_path)
+    model = EnsembleForSeq2SeqLM([AutoModelForSeq2SeqLM.from_pretrained(name) for name in folders])
+    tokenizer = AutoTokenizer.from_pretrained(folders[0])
+    sources = [row["source"] for row in rows]
+    settings = {"num_beams": 4, "length_penalty": 1.0, "max_new_tokens": 6, "progress": False}
+    assert [row["prediction"] for row in rows] == decode_corpus(
+        model, tokenizer, sources, **settings
+    )
+    lists = n_best(model, tokenizer, sources, num_return_sequences=2, **settings)
+    for row, expected in zip(rows, lists, strict=True):
+        found = [entry["score"] for entry in row["n_best"]]
+        assert found == pytest.approx([one.score for one in expected], abs=1e-5)
+    assert record["model_types"] == ["seqmodels_rnn_seq2seq"] * 2
+    assert record["decoding"] == {"num_beams": 4, "length_penalty": 1.0, "max_length": 7}
+    assert record["num_parameters"] == 2 * model.members[0].num_parameters()
+    assert 0 <= record["test"]["exact_match"] <= 100
+
+
+def test_options_that_cannot_work_are_refused(folders, pair_files, tmp_path):
+    output = ("--output_dir", str(tmp_path / "out"))
+    data = ("--test_file", pair_files["test"])
+    model = ("--model_name_or_path", folders[0])
+    for argv, reason in (
+        ((*output, *data), "no model: pass --model_name_or_path"),
+        ((*output, *model), "no data: pass"),
+        ((*model, *data), "output_dir must be given"),
+        ((*model, *data, "--output_dir", folders[0]), "files that no evaluation has written"),
+        ((*model, *data, "--output_dir", pair_files["test"]), "must be a folder, but"),
+        ((*model, *data, *output, "--num_beam", "2"), "did you mean num_beams"),
+        ((*model, *data, *output, "--num_train_epochs", "2"), "unknown options"),
+        ((*model, *data, *output, "--num_return_sequences", "9"), "must not exceed num_beams"),
+        ((*data, *output, "--model_name_or_path", "nowhere/at/all"), "cannot load"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            prepare(list(argv))
+    assert not (tmp_path / "out").exists()
+
+
+def test_figures_are_replaced_only_on_request(folders, pair_files, tmp_path):
+    argv = [
+        *("--model_name_or_path", folders[0], "--output_dir", str(tmp_path)),
+        *("--test_file", pair_files["test"], "--num_beams", "1"),
+    ]
+    main(argv)
+    with pytest.raises(ValueError, match=r"finished evaluation.*overwrite_output_dir"):
+        main(argv)
+    record = main([*argv, "--overwrite_output_dir", "--max_predict_samples", "3"])
+    assert record["data"]["test"]["rows"] == len(read_predictions(tmp_path)) == 3
+
+
+def test_models_with_other_tokenizers_are_refused(folders, pair_files, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(folders[1], other)
+    tokenizer = AutoTokenizer.from_pretrained(folders[1])
+    swapped = type(tokenizer).from_pair(
+        train_tokenizer(["e d c b a"], model="char"), tokenizer.target_tokenizer
+    )
+    swapped.save_pretrained(other)
+    with pytest.raises(ValueError, match="must share the source tokenizer"):
+        prepare(
+            [
+                *("--model_name_or_path", folders[0], str(other)),
+                *("--test_file", pair_files["test"], "--output_dir", str(tmp_path / "out")),
+            ]
+        )
