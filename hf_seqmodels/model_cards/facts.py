@@ -36,7 +36,7 @@ class CardFacts:
         decoding: settings of generate() with which the metrics were computed.
         examples: pairs of an input and what the model makes of it with the settings of its
             generation_config; the first is in the code, all are shown on the Hub's page.
-        data: {part: {"name": ..., "rows": ..., "sha256": ...}}, each entry optional.
+        data: {part: {"name": ..., "sha256": ..., and sizes such as "rows": ...}}, all optional.
         training: figures of the training: epochs, steps, minutes.
         command: that trained the model; access tokens are hidden, absolute paths shortened.
         options: of that command, as a mapping.

@@ -155,6 +155,11 @@ class Snippets:
         known = self.head.task in PIPELINE_REGISTRY.get_supported_tasks()
         return known and self.tokenizer is not None and not self._reads_start_token
 
+    @property
+    def needs_our_pipeline(self) -> bool:
+        """Whether the task of `pipeline()` is one that this package brings."""
+        return self.head.auto_class == "AutoModelForSeq2SeqLM"
+
     def auto_classes(self, *, first_line: str = "", remote_code: bool = False) -> str:
         """Write the code that loads with Auto classes and runs the model.
 
@@ -202,7 +207,7 @@ class Snippets:
             f'run = pipeline("{self.head.task}", model={quoted(self.place)}{more})',
             f"print(run({quoted(self.text)}))",
         ]
-        if self.head.auto_class == "AutoModelForSeq2SeqLM" and self.output is not None:
+        if self.needs_our_pipeline and self.output is not None:
             lines.append(f"# {[{'generated_text': self.output}]}")
         return "\n".join(lines)
 
