@@ -14,6 +14,7 @@ Every name below is loaded on first use, so that importing the package stays lig
 | `Seq2SeqCollator`, `LanguageModelingCollator` | pad rows of token ids to a batch |
 | `LengthGroupedBatchSampler` | batches of a fixed number of rows of similar length |
 | `TokenBudgetBatchSampler` | batches of a fixed number of tokens, padding included |
+| `ContiguousWindows` | a corpus as rows that go on from batch to batch |
 | `generate_dates`, `date_splits` | dates as twenty locales write them |
 | `DATE_LOCALES`, `DATE_FORMATS` | which locales, in which formats |
 """
@@ -25,6 +26,7 @@ from hf_seqmodels.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from hf_seqmodels.data.batching import LengthGroupedBatchSampler, TokenBudgetBatchSampler
     from hf_seqmodels.data.collators import LanguageModelingCollator, Seq2SeqCollator
+    from hf_seqmodels.data.contiguous_batches import ContiguousWindows
     from hf_seqmodels.data.dates import DATE_FORMATS, DATE_LOCALES, date_splits, generate_dates
     from hf_seqmodels.data.documents import read_documents
     from hf_seqmodels.data.packing import token_blocks
@@ -36,6 +38,7 @@ __all__ = [
     "DATE_FORMATS",
     "DATE_LOCALES",
     "TOKENIZER_MODELS",
+    "ContiguousWindows",
     "LanguageModelingCollator",
     "LengthGroupedBatchSampler",
     "Seq2SeqCollator",
@@ -53,6 +56,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "ContiguousWindows": "contiguous_batches",
         "DATE_FORMATS": "dates",
         "DATE_LOCALES": "dates",
         "LanguageModelingCollator": "collators",
