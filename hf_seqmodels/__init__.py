@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from hf_seqmodels.auto_classes import auto_map_for, register
 from hf_seqmodels.lazy_exports import lazy_exports
+from hf_seqmodels.models.configuration_decoder_lm import DecoderLMConfig
 from hf_seqmodels.models.configuration_rnn_seq2seq import RnnSeq2SeqConfig
+from hf_seqmodels.models.modeling_decoder_lm import (
+    DecoderLMForCausalLM,
+    DecoderLMForSequenceClassification,
+    DecoderLMForTokenClassification,
+    DecoderLMModel,
+)
 from hf_seqmodels.models.modeling_rnn_seq2seq import (
     RnnSeq2SeqForConditionalGeneration,
     RnnSeq2SeqModel,
@@ -22,6 +29,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "DecoderLMConfig",
+    "DecoderLMForCausalLM",
+    "DecoderLMForSequenceClassification",
+    "DecoderLMForTokenClassification",
+    "DecoderLMModel",
     "RnnSeq2SeqConfig",
     "RnnSeq2SeqForConditionalGeneration",
     "RnnSeq2SeqModel",

@@ -11,14 +11,24 @@ from typing import Any
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
+from hf_seqmodels.models.configuration_decoder_lm import DecoderLMConfig
 from hf_seqmodels.models.configuration_rnn_seq2seq import RnnSeq2SeqConfig
+from hf_seqmodels.models.modeling_decoder_lm import (
+    DecoderLMForCausalLM,
+    DecoderLMForSequenceClassification,
+    DecoderLMForTokenClassification,
+    DecoderLMModel,
+)
 from hf_seqmodels.models.modeling_rnn_seq2seq import (
     RnnSeq2SeqForConditionalGeneration,
     RnnSeq2SeqModel,
@@ -133,6 +143,15 @@ FAMILIES = (
         },
         tokenizer_class=Seq2SeqTokenizer,
         pipelines=SEQ2SEQ_PIPELINES,
+    ),
+    Family(
+        config_class=DecoderLMConfig,
+        model_classes={
+            AutoModel: DecoderLMModel,
+            AutoModelForCausalLM: DecoderLMForCausalLM,
+            AutoModelForSequenceClassification: DecoderLMForSequenceClassification,
+            AutoModelForTokenClassification: DecoderLMForTokenClassification,
+        },
     ),
 )
 

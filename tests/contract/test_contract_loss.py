@@ -7,7 +7,7 @@ import torch
 from family_cases import Case
 from family_grids import representative_cases
 from gradient_checks import assert_same_tensors, loss_gradients
-from padded_rows import pad_rows
+from padded_rows import layouts_of, pad_rows
 from plain_loss import plain_loss
 
 
@@ -19,6 +19,7 @@ def assert_loss_is_plain(case: Case, model, batch, *, smoothing: float = 0.0):
         batch["labels"],
         smoothing=smoothing,
         label_shift=case.grid.label_shift,
+        keep=batch.get(case.written_side.keep),
     )
     assert outputs.loss.item() == pytest.approx(expected, rel=1e-10)
 
@@ -28,6 +29,15 @@ def assert_loss_is_plain(case: Case, model, batch, *, smoothing: float = 0.0):
 def test_the_loss_equals_a_loop_over_the_targets(case, layout):
     model = case.model()
     assert_loss_is_plain(case, model, pad_rows(case, model.config, layout).batch)
+
+
+@pytest.mark.parametrize("case", representative_cases("loss"))
+def test_padding_leaves_the_loss_as_it_is_wherever_it_stands(case):
+    model = case.model()
+    expected = model(**pad_rows(case, model.config).batch).loss
+    for layout in layouts_of(case):
+        batch = pad_rows(case, model.config, layout, extra=2).batch
+        torch.testing.assert_close(model(**batch).loss, expected)
 
 
 @pytest.mark.parametrize("case", representative_cases("loss"))

@@ -9,7 +9,7 @@ import torch
 from family_cases import Case
 from family_grids import full_groups, representative_cases
 from generation_inputs import generate, prompt_alone, prompt_sides, prompts
-from padded_rows import LAYOUTS, PaddedRows, alone, pad_rows
+from padded_rows import LAYOUTS, PaddedRows, alone, pad_rows, skip_unless_taken
 from plain_search import until_end
 from stepping import without_labels
 
@@ -48,6 +48,7 @@ def assert_weights_as_alone(case: Case, padded: PaddedRows, index: int, weights,
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("case", representative_cases("padding"))
 def test_padding_does_not_change_real_positions(case, layout):
+    skip_unless_taken(case, layout)
     model = case.model()
     assert_rows_as_alone(case, model, pad_rows(case, model.config, layout, extra=2))
 

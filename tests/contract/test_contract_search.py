@@ -5,6 +5,7 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from family_cases import Case
 from family_grids import representative_cases
@@ -84,7 +85,7 @@ def test_a_wide_enough_beam_equals_exhaustive_search(case, length_penalty):
     model = case.model(**case.grid.tiny_vocabulary)
     num_steps, num_best = 3, 12
     rows = case.grid.make_rows(model.config)
-    inputs = prompts(case, rows)
+    inputs = prompts(case, rows, config=model.config)
     outputs, tokens = search(
         case,
         model,
@@ -155,15 +156,17 @@ def test_greedy_transition_scores_equal_forced_rescoring(case):
 
 @pytest.mark.parametrize("case", representative_cases("cache", generates=True))
 def test_a_longer_search_continues_from_the_cache_of_a_shorter_one(case):
-    if len(case.grid.sides) == 1:
-        pytest.skip("the prompt of a language model is part of what it wrote")
     model = case.model()
     options = {"suppress_tokens": ending(model), "use_cache": True}
     inputs = prompts(case)
     expected = model.generate(**inputs, **options, max_new_tokens=7)
     first = model.generate(**inputs, **options, max_new_tokens=3, return_dict_in_generate=True)
     side = case.written_side
-    for keep in ({}, {side.keep: torch.ones_like(first.sequences)}):
+    keeps = [{}, {side.keep: torch.ones_like(first.sequences)}]
+    if len(case.grid.sides) == 1:  # the prompt is part of what was written, padding and all
+        keeps = [{side.keep: F.pad(inputs.pop(side.keep), (0, 3), value=1)}]
+        del inputs[side.tokens]
+    for keep in keeps:
         longer = model.generate(
             **inputs,
             **options,

@@ -62,6 +62,7 @@ class Grid:
         refused_caches: values of `cache_implementation` that do not apply.
         no_dropout: options that turn every dropout off.
         dropout: options that turn dropout on, in every case.
+        has_holes: whether padding may stand between the tokens of a row, for a config.
         ties: names of the parameters of the head that a config makes one, in sets.
         label_shift: positions that the loss moves labels by against logits, 1 where the model reads
             its labels as they are.
@@ -81,6 +82,7 @@ class Grid:
     refused_caches: tuple[str, ...] = ()
     no_dropout: Mapping[str, Any] = field(default_factory=dict)
     dropout: Mapping[str, Any] = field(default_factory=dict)
+    has_holes: Callable[[PreTrainedConfig], bool] = lambda config: True
     ties: Callable[[PreTrainedConfig], list[set[str]]] = lambda config: []
     label_shift: int = 0
     generates: bool = True

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedConfig
 
 from family_cases import Case, Row
 from padded_rows import alone, pad_rows
@@ -15,11 +16,17 @@ def prompt_sides(case: Case):
 
 
 def prompts(
-    case: Case, rows: Sequence[Row] | None = None, layout: str = "left", *, extra: int = 0
+    case: Case,
+    rows: Sequence[Row] | None = None,
+    layout: str = "left",
+    *,
+    extra: int = 0,
+    config: PreTrainedConfig | None = None,
 ) -> dict[str, Tensor]:
-    """Return the arguments of generate() for rows as one batch."""
+    """Return the arguments of generate() for rows as one batch, for another config where given."""
     sides = prompt_sides(case)
-    return pad_rows(case, case.config(), layout, rows=rows, sides=sides, extra=extra).batch
+    config = case.config() if config is None else config
+    return pad_rows(case, config, layout, rows=rows, sides=sides, extra=extra).batch
 
 
 def prompt_alone(case: Case, row: Row) -> dict[str, Tensor]:

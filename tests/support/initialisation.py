@@ -24,7 +24,9 @@ def assert_initialised(model, name: str):
     module = model.get_submodule(path)
     values = module.get_parameter(local_name).detach().double()
     assert values.isfinite().all(), name
-    if isinstance(module, nn.Embedding):
+    if hasattr(model.config, "scaled_residual_init"):
+        assert_transformer(name, local_name, values, module, model.config)
+    elif isinstance(module, nn.Embedding):
         assert_normal(name, values, model.config.initializer_range)
     elif isinstance(module, nn.Linear):
         is_gate = hasattr(module, "initialize_parameters")
@@ -33,6 +35,17 @@ def assert_initialised(model, name: str):
         assert_recurrent(name, local_name, values, module.mode)
     else:
         raise AssertionError(f"no rule for {name}, a parameter of {type(module).__name__}")
+
+
+def assert_transformer(name: str, local_name: str, values: Tensor, module, config):
+    """Assert the rules of GPT-2: normal weights, narrower where outputs are added up."""
+    if local_name == "bias" or isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        assert (values == (0.0 if local_name == "bias" else 1.0)).all(), name
+        return
+    std = config.initializer_range
+    if config.scaled_residual_init and name.endswith(("o_proj.weight", "down_proj.weight")):
+        std /= (2 * config.num_hidden_layers) ** 0.5
+    assert_normal(name, values, std)
 
 
 def assert_normal(name: str, values: Tensor, std: float):

@@ -7,6 +7,7 @@ matter.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pytest
 import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
@@ -14,6 +15,18 @@ from transformers import PreTrainedConfig
 from family_cases import Case, Row, Side
 
 LAYOUTS = ("right", "left", "holes", "mixed")
+
+
+def layouts_of(case: Case) -> tuple[str, ...]:
+    """Return the layouts that the case takes."""
+    has_holes = case.grid.has_holes(case.config())
+    return LAYOUTS if has_holes else tuple(name for name in LAYOUTS if name != "holes")
+
+
+def skip_unless_taken(case: Case, layout: str):
+    """Skip a test of a layout that the case does not take."""
+    if layout not in layouts_of(case):
+        pytest.skip("refuses padding between tokens")
 
 
 @dataclass(frozen=True)
@@ -29,7 +42,9 @@ class PaddedRows:
     positions: dict[str, list[Tensor]]
 
 
-def real_positions(layout: str, row: int, num_real: int, length: int) -> Tensor:
+def real_positions(
+    layout: str, row: int, num_real: int, length: int, *, has_holes: bool = True
+) -> Tensor:
     """Return where the real tokens of a row stand, in ascending order.
 
     Args:
@@ -38,9 +53,10 @@ def real_positions(layout: str, row: int, num_real: int, length: int) -> Tensor:
         row: number of the row.
         num_real: tokens of the row.
         length: of the batch.
+        has_holes: whether "mixed" may scatter it.
     """
     if layout == "mixed":
-        layout = LAYOUTS[row % 3]
+        layout = LAYOUTS[row % (3 if has_holes else 2)]
     if layout == "right":
         return torch.arange(num_real)
     if layout == "left":
@@ -50,7 +66,15 @@ def real_positions(layout: str, row: int, num_real: int, length: int) -> Tensor:
     return torch.randperm(length, generator=generator)[:num_real].sort().values
 
 
-def pad_side(rows: Sequence[Row], side: Side, layout: str, *, vocab_size: int, length: int):
+def pad_side(
+    rows: Sequence[Row],
+    side: Side,
+    layout: str,
+    *,
+    vocab_size: int,
+    length: int,
+    has_holes: bool = True,
+):
     """Return the arguments of one side, padded to `length`, and the positions of the rows."""
     generator = torch.Generator().manual_seed(length)
     num_rows = len(rows)
@@ -59,7 +83,7 @@ def pad_side(rows: Sequence[Row], side: Side, layout: str, *, vocab_size: int, l
     aligned = {name: torch.full_like(tokens, -100) for name in side.aligned if name in rows[0]}
     positions = []
     for index, row in enumerate(rows):
-        real = real_positions(layout, index, row[side.tokens].shape[0], length)
+        real = real_positions(layout, index, row[side.tokens].shape[0], length, has_holes=has_holes)
         tokens[index, real] = row[side.tokens]
         keep[index, real] = 1
         for name, values in aligned.items():
@@ -94,7 +118,12 @@ def pad_rows(
     for side in sides:
         length = max(row[side.tokens].shape[0] for row in rows) + extra
         arguments, positions[side.tokens] = pad_side(
-            rows, side, layout, vocab_size=getattr(config, side.vocab_size), length=length
+            rows,
+            side,
+            layout,
+            vocab_size=getattr(config, side.vocab_size),
+            length=length,
+            has_holes=case.grid.has_holes(config),
         )
         batch |= arguments
     for name in rows[0]:

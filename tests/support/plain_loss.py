@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from torch import Tensor
 
 
@@ -12,6 +13,7 @@ def plain_loss(
     smoothing: float = 0.0,
     num_items: int | None = None,
     label_shift: int = 0,
+    keep: Tensor | None = None,
 ) -> float:
     """Return - sum_t [(1 - s) log p(y_t) + s/V sum_v log p(v)] / N over the targets that count.
 
@@ -21,12 +23,15 @@ def plain_loss(
         smoothing: s.
         num_items: N; None counts the targets.
         label_shift: the logits at t score the label at t + label_shift.
+        keep: 1 at real tokens, which alone have logits and labels, (B, T); None is everywhere.
     """
     if logits.dim() == 2:
         logits, labels = logits[:, None], labels[:, None]
     total, count = 0.0, 0
-    for row_logits, row_labels in zip(logits.tolist(), labels.tolist(), strict=True):
-        for scores, label in zip(row_logits, row_labels[label_shift:], strict=False):
+    keep = torch.ones_like(labels) if keep is None else keep
+    for row_logits, row_labels, row_keep in zip(logits, labels, keep.bool(), strict=True):
+        targets = row_labels[row_keep].tolist()[label_shift:]
+        for scores, label in zip(row_logits[row_keep].tolist(), targets, strict=False):
             if label == -100:
                 continue
             largest = max(scores)
