@@ -60,7 +60,11 @@ class VocabularyLoss(torch.autograd.Function):
                 hidden_grad[start : start + size] = product(score_grad, weight.t())
             if needs_weight:
                 sums.add("weight", product(score_grad.t(), part.t()).to(total.dtype))
-        ctx.gradients = (hidden_grad, sums.get("weight", weight), sums.get("bias", bias))
+        ctx.gradients = (
+            hidden_grad,
+            sums.get("weight", weight) if needs_weight else None,
+            sums.get("bias", bias) if needs_bias else None,
+        )
         return total
 
     @staticmethod
@@ -91,9 +95,9 @@ class GradientSums:
         else:
             self.sums[name] = part
 
-    def get(self, name: str, like: Tensor | None) -> Tensor | None:
-        """Return a sum in the type of its parameter; None if nothing was added."""
-        return self.sums[name].to(like.dtype) if name in self.sums else None
+    def get(self, name: str, like: Tensor) -> Tensor:
+        """Return a sum in the type of its parameter; zeros if nothing was added."""
+        return self.sums[name].to(like.dtype) if name in self.sums else torch.zeros_like(like)
 
 
 def _loss_and_gradient(scores: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
