@@ -1,8 +1,10 @@
 """What the trainers of all scripts share: a finished run is recognised, its card is left alone."""
 
+import time
 from pathlib import Path
 from typing import Any
 
+from run_folder import checkpoint_step
 from transformers import EarlyStoppingCallback, PreTrainedModel, Trainer, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
@@ -18,6 +20,30 @@ class RunTrainerMixin(Trainer):
     def __init__(self, *, model: PreTrainedModel, **kwargs: Any):
         self.use_cache = getattr(model.config, "use_cache", None)
         super().__init__(model=model, **kwargs)
+
+    def train_from(self, checkpoint: Path | None) -> dict[str, Any]:
+        """Train from the beginning or from a checkpoint, and load the best model.
+
+        Args:
+            checkpoint: where the run resumes; None begins anew.
+
+        Returns:
+            Figures of the training: epochs, steps, best_step, last_loss in nats per token, minutes
+            (since the resumption), resumed_at_step.
+        """
+        start = time.perf_counter()
+        if checkpoint is None or not self.take_finished_state(checkpoint):
+            self.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+        self.model.config.use_cache = self.use_cache  # Trainer turns it off while it trains
+        losses = [entry["loss"] for entry in self.state.log_history if "loss" in entry]
+        return {
+            "epochs": round(self.state.epoch or 0, 2),
+            "steps": self.state.global_step,
+            "best_step": self.state.best_global_step or self.state.global_step,
+            "last_loss": losses[-1] if losses else None,
+            "minutes": round((time.perf_counter() - start) / 60, 2),
+            "resumed_at_step": checkpoint_step(checkpoint) if checkpoint else 0,
+        }
 
     def take_finished_state(self, checkpoint: Path) -> bool:
         """Load the best model of a run that had ended its training when it was interrupted.
