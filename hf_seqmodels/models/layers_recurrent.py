@@ -517,7 +517,8 @@ class RecurrentStack(nn.Module):
         bidirectional: every layer reads in both directions.
         connection: how a layer's input and output are joined, a key of `CONNECTIONS`; from the
             second layer on.
-        dropout: rate on what every layer but the first reads.
+        dropout: rate on what every layer but the first reads; a connection carries its input
+            without dropout, y = x + F(dropout(x)).
         variational: one dropout mask per sequence.
         last_layer_size: width of the top layer's output; None is `hidden_size`, which residual and
             highway connections need.
@@ -584,10 +585,9 @@ class RecurrentStack(nn.Module):
         below, final_states = [inputs], []
         for index, layer in enumerate(self.layers):
             layer_input = self._layer_input(below)
-            if index:
-                layer_input = self.dropout(layer_input)
+            read = self.dropout(layer_input) if index else layer_input  # connections carry it whole
             state = () if states is None else states[index]
-            output, *final_state = layer(layer_input, *state, lengths=lengths, reference=reference)
+            output, *final_state = layer(read, *state, lengths=lengths, reference=reference)
             if index:
                 output = self.connections[index - 1](layer_input, output)
             below.append(output)
@@ -631,10 +631,10 @@ class RecurrentStack(nn.Module):
         """
         below, new_states = [inputs], []
         for index, layer in enumerate(self.layers):
-            layer_input = self._layer_input(below)
+            read = layer_input = self._layer_input(below)
             if index:
-                layer_input = self.dropout.step(layer_input, masks[index] if masks else None)
-            state = layer.step(layer_input, states[index], None if index else input_gates)
+                read = self.dropout.step(layer_input, masks[index] if masks else None)
+            state = layer.step(read, states[index], None if index else input_gates)
             output = self.connections[index - 1](layer_input, state[0]) if index else state[0]
             below.append(output)
             new_states.append(state)

@@ -317,6 +317,26 @@ def test_every_layer_but_the_first_reads_through_dropout():
     assert (noisy[1] - quiet[1]).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("connection", ["residual", "highway"])
+def test_a_connection_carries_its_input_without_dropout(connection):
+    """y = x + F(dropout(x)): with layers that put out zero, x goes through as it is."""
+    stack = make_stack("elman_tanh", connection, dropout=0.5).train()
+    for layer in list(stack.layers)[1:]:
+        nn.init.zeros_(layer.rnn.weight_ih_l0)
+        nn.init.zeros_(layer.rnn.weight_hh_l0)
+        nn.init.zeros_(layer.rnn.bias_ih_l0)
+        nn.init.zeros_(layer.rnn.bias_hh_l0)
+    for joined in stack.connections:
+        if connection == "highway":
+            nn.init.constant_(joined.gate.bias, -1e3)  # closed
+    inputs = torch.randn(B, S, I)
+    (expected, _, actual), _ = stack(inputs)
+    torch.testing.assert_close(actual, expected)
+    assert (actual != 0).all()
+    (expected, _, actual), _ = stack.step(inputs[:, 0], [random_state("elman_tanh")] * 3)
+    torch.testing.assert_close(actual, expected)
+
+
 @pytest.mark.parametrize("connection", ["none", "dense"])
 def test_masks_of_a_sequence_make_steps_equal_the_whole(connection, monkeypatch):
     """Variational dropout with given masks: the loop of steps is the whole-sequence form."""
