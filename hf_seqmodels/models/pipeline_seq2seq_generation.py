@@ -295,6 +295,9 @@ class Seq2SeqGenerationPipeline(Pipeline):
 
         Returns:
             One dictionary per output; see `__call__`.
+
+        Raises:
+            ValueError: if nothing was asked for.
         """
         target = target_side(self.tokenizer)
         options: dict[str, Any] = {"skip_special_tokens": skip_special_tokens}
@@ -320,6 +323,11 @@ class Seq2SeqGenerationPipeline(Pipeline):
                     alignment[f"{side}_tokens"] = readable_tokens(tokenizer, ids)
                     alignment[f"{side}_is_special"] = [token in special for token in ids]
                 result["alignment"] = alignment
+            if not result:
+                raise ValueError(
+                    "return_text=False leaves nothing to return. Ask for return_tensors, "
+                    "return_scores or return_alignments, or leave it out."
+                )
             results.append(result)
         return results
 
