@@ -1,5 +1,6 @@
 """The card that goes with an export: what somebody wrote by hand is never written over."""
 
+import dataclasses
 import json
 import logging
 import re
@@ -10,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_seqmodels.model_cards.facts import CardFacts, facts_of_run
 from hf_seqmodels.model_cards.rendering import render_card
-from hf_seqmodels.model_cards.seals import is_generated
+from hf_seqmodels.model_cards.seals import facts_in_card, is_generated
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ def card_for_export(
     """Return the card that goes with an export.
 
     A README.md in the folder of origin that somebody wrote or edited is kept to the letter, with a
-    message. One of ours is written anew, so that its code fits the export, with what `metrics.json`
-    in the same folder says about the training.
+    message. One of ours is written anew, so that its code fits the export, from the facts in it;
+    without any card, from those in the `metrics.json` of a training script.
 
     Args:
         model: the model.
@@ -42,7 +43,7 @@ def card_for_export(
         name: title of a new card.
         repo_id: name on the Hub, if the export goes there.
         with_code: whether the code of the model is beside the weights.
-        **facts: fields of `CardFacts`; they come before those of `metrics.json`.
+        **facts: fields of `CardFacts`; they come before those found in `source`.
 
     Returns:
         The text of README.md.
@@ -53,19 +54,16 @@ def card_for_export(
     known: dict[str, Any] = {}
     if source is not None:
         card = Path(source) / CARD_FILE
-        if card.is_file():
-            text = card.read_text(encoding="utf-8")
-            if not is_generated(text):
-                logger.warning(
-                    f"{CARD_FILE} of {source} was written or edited by hand and is kept as it is. "
-                    "Remove it there to get a new one."
-                )
-                return text
-        known = _facts_beside(Path(source))
-    given = {name: value for name, value in facts.items() if value is not None}
-    return render_card(
-        model, tokenizer, name=name, repo_id=repo_id, with_code=with_code, **{**known, **given}
-    )
+        text = card.read_text(encoding="utf-8") if card.is_file() else None
+        if text is not None and not is_generated(text):
+            logger.warning(
+                f"{CARD_FILE} of {source} was written or edited by hand and is kept as it is. "
+                "Remove it there to get a new one."
+            )
+            return text
+        known = _known_facts(Path(source), text)
+    known |= {name: value for name, value in facts.items() if value is not None}
+    return render_card(model, tokenizer, name=name, repo_id=repo_id, with_code=with_code, **known)
 
 
 def pictures_in(card: str) -> list[str]:
@@ -87,6 +85,15 @@ def pictures_in(card: str) -> list[str]:
     return list(dict.fromkeys(beside))
 
 
+def _known_facts(folder: Path, card: str | None) -> dict[str, Any]:
+    """Return the facts of an own card, or else of a run, that still hold in another folder."""
+    facts = _facts_beside(folder) if card is None else facts_in_card(card) or {}
+    names = {item.name for item in dataclasses.fields(CardFacts)} - {"files"}
+    if not (folder / (facts.get("alignment_picture") or "")).is_file():
+        names.remove("alignment_picture")
+    return {name: value for name, value in facts.items() if name in names}
+
+
 def _facts_beside(folder: Path) -> dict[str, Any]:
     path = folder / RUN_FILE
     if not path.is_file():
@@ -98,7 +105,4 @@ def _facts_beside(folder: Path) -> dict[str, Any]:
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         logger.warning(f"{path} is passed over, since no training script wrote it: {error}")
         return {}
-    picture = facts.get("alignment_picture")
-    if picture and not (folder / picture).is_file():
-        del facts["alignment_picture"]
     return facts

@@ -1,6 +1,8 @@
 """What a card may say about a model beyond the model itself."""
 
+import dataclasses
 import math
+import numbers
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +10,13 @@ from typing import Any
 
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
+
+from hf_seqmodels.model_cards.privacy import (
+    is_secret,
+    without_folders,
+    without_folders_in_command,
+    without_secrets,
+)
 
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*|code|multilingual")
 LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
@@ -88,11 +97,30 @@ class CardFacts:
                     f"{{'test': {{'cer': 4.2}}}}, got {{{part!r}: {scores!r}}}."
                 )
             for metric, value in scores.items():
-                if isinstance(value, bool) or not isinstance(value, (int, float)):
+                if isinstance(value, bool) or not isinstance(value, numbers.Real):
                     raise ValueError(f"metrics are plain numbers, got {metric}={value!r}.")
         for pair in self.examples or ():
             if isinstance(pair, str) or len(pair) != 2:
                 raise ValueError(f"examples are pairs of an input and an output, got {pair!r}.")
+
+    def given(self) -> dict[str, Any]:
+        """Return the facts that are there, as arguments for `render_card`."""
+        facts = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return {name: value for name, value in facts.items() if value}
+
+    def publishable(self) -> "CardFacts":
+        """Return the same facts without access tokens and without folders of the machine."""
+        facts = self.given()
+        if self.options:
+            facts["options"] = {
+                name: value for name, value in self.options.items() if not is_secret(name)
+            }
+        for name in ("options", "data", "environment", "training", "files"):
+            if name in facts:
+                facts[name] = without_folders(facts[name])
+        if self.command:
+            facts["command"] = without_folders_in_command(self.command)
+        return CardFacts(**without_secrets(plain(facts)))
 
 
 def facts_of_run(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,6 +163,26 @@ def as_list(value: str | Sequence[str] | None) -> list[str]:
         A new list.
     """
     return [] if value is None else [value] if isinstance(value, str) else list(value)
+
+
+def plain(value: Any) -> Any:
+    """Turn a value into what JSON has: numbers of other libraries into numbers, the rest into text.
+
+    Args:
+        value: any value, nested in mappings and sequences or not.
+
+    Returns:
+        Dictionaries, lists, texts, numbers, booleans and None.
+    """
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) else str(value)
 
 
 def finite(scores: Mapping[str, float]) -> dict[str, float]:

@@ -121,7 +121,7 @@ def is_ours(*things: Any) -> bool:
     """Tell whether loading takes `import hf_seqmodels` or code from beside the weights.
 
     Args:
-        things: model, tokenizer.
+        *things: model, tokenizer.
 
     Returns:
         True if the class of one is of this package.

@@ -64,16 +64,22 @@ def without_folders_in_command(command: str) -> str:
     return _BARE_PATH.sub(lambda match: _last_part(match[0]), command)
 
 
-def without_secrets(text: str) -> str:
+def without_secrets(value: Any) -> Any:
     """Hide what looks like an access token, a password in an address, or the home folder.
 
     Args:
-        text: a whole card.
+        value: a text, or lists and dictionaries of texts; anything else stays as it is.
 
     Returns:
-        The text.
+        The same kind of value.
     """
-    text = _PASSWORD.sub(HIDDEN, _TOKEN.sub(HIDDEN, text))
+    if isinstance(value, Mapping):
+        return {name: without_secrets(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    text = _PASSWORD.sub(HIDDEN, _TOKEN.sub(HIDDEN, value))
     home = str(Path.home())
     return text.replace(f"{home}/", "~/") if len(home) > 1 else text
 

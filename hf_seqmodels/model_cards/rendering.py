@@ -47,7 +47,7 @@ def render_card(
         ValueError: if no Auto class loads the model, or a fact has not the form the Hub demands.
         TypeError: if `facts` names a field that CardFacts does not have.
     """
-    known = CardFacts(**facts)
+    known = CardFacts(**facts).publishable()
     head = head_of(model)
     place = repo_id or without_folders(place or name)
     source, output = known.examples[0] if known.examples else (None, None)
@@ -67,7 +67,8 @@ def render_card(
     template = (cards_folder() / "card.md").read_text(encoding="utf-8")
     parts = re.split(r"(?m)^(?=## )", template)  # one without any content is left out
     kept = [part for part in parts if any(slots[slot] for slot in _slots_in(part))]
-    return sealed(without_secrets(string.Template("".join(kept)).substitute(slots)))
+    card = without_secrets(string.Template("".join(kept)).substitute(slots))
+    return sealed(card.encode("utf-8", "replace").decode("utf-8"), known.given())
 
 
 def cards_folder(package: Path = Path(__file__).parents[1]) -> Path:

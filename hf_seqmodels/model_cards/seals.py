@@ -1,25 +1,37 @@
-"""The seal under a card of ours: it holds as long as nobody has edited the card."""
+"""The seal under a card of ours: it holds as long as nobody has edited the card.
+
+It is a comment at the end, which the Hub does not show: the facts that the card was written from,
+so that it can be written anew for another place, and a checksum.
+"""
 
 import hashlib
+import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
-_SEAL = re.compile(r"\n*<!-- hf_seqmodels wrote this card, seal ([0-9a-f]{16})\.[^>]*-->\s*\Z")
+_NOTE = "hf_seqmodels wrote this card. Once anything in it is changed, exports keep it as it is."
+_SEAL = re.compile(
+    rf"<!-- {re.escape(_NOTE)}\nchecksum: ([0-9a-f]{{16}})\nfacts: (.*)\n-->\s*\Z", re.DOTALL
+)
 
 
-def sealed(text: str) -> str:
+def sealed(text: str, facts: Mapping[str, Any]) -> str:
     """Put the seal under a card.
 
     Args:
         text: of the card.
+        facts: that it was written from, JSON-plain.
 
     Returns:
-        The text with one comment more, which the Hub does not show.
+        The text with one comment more.
     """
     text = text.strip() + "\n"
-    return (
-        f"{text}\n<!-- hf_seqmodels wrote this card, seal {_digest(text)}. Once anything in it is "
-        "changed, an export keeps the card as it is. -->\n"
-    )
+    lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in facts.items()]
+    # two dashes could end the comment; within JSON they can only be in a text, where this is a dash
+    written = ("{" + ",\n".join(lines) + "}").replace("--", "-\\u002d")
+    checksum = _checksum(text, written)
+    return f"{text}\n<!-- {_NOTE}\nchecksum: {checksum}\nfacts: {written}\n-->\n"
 
 
 def is_generated(text: str) -> bool:
@@ -31,10 +43,24 @@ def is_generated(text: str) -> bool:
     Returns:
         False for cards by others, and for ours after any edit, be it in the metadata.
     """
+    return facts_in_card(text) is not None
+
+
+def facts_in_card(text: str) -> dict[str, Any] | None:
+    """Read the facts that an unchanged card of ours was written from.
+
+    Args:
+        text: content of a README.md.
+
+    Returns:
+        Arguments for `render_card`; None if the card is not ours, or edited.
+    """
     text = text.replace("\r\n", "\n").removeprefix("\ufeff")
     seal = _SEAL.search(text)
-    return seal is not None and seal[1] == _digest(text[: seal.start()].strip() + "\n")
+    if seal is None or seal[1] != _checksum(text[: seal.start()].strip() + "\n", seal[2]):
+        return None
+    return json.loads(seal[2])
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+def _checksum(text: str, facts: str) -> str:
+    return hashlib.sha256(f"{text}\n{facts}".encode()).hexdigest()[:16]

@@ -10,11 +10,7 @@ from transformers import PreTrainedModel
 from hf_seqmodels.model_cards.facts import CardFacts, as_list
 from hf_seqmodels.model_cards.heads import IMPORT_LINE, PACKAGE, Head, Snippets, is_ours
 from hf_seqmodels.model_cards.markdown import code_span, fenced, one_line, table
-from hf_seqmodels.model_cards.privacy import (
-    is_secret,
-    without_folders,
-    without_folders_in_command,
-)
+from hf_seqmodels.model_cards.privacy import without_folders
 
 MEANINGS = {
     "exact_match": "items that equal a reference, in % (higher is better)",
@@ -188,7 +184,7 @@ def _data_table(parts: Mapping[str, Mapping[str, Any]]) -> str:
         [
             one_line(part),
             *(_number(about.get(size)) for size in sizes),
-            one_line(without_folders(str(about.get("name") or ""))),
+            one_line(about.get("name") or ""),
             code_span(about["sha256"][:16]) if about.get("sha256") else "",
         ]
         for part, about in parts.items()
@@ -210,15 +206,9 @@ def training(facts: CardFacts) -> str:
         names = [one_line(name.replace("_", " ")) for name in facts.training]
         blocks.append(table(names, [[_number(value) for value in facts.training.values()]]))
     if facts.command:
-        command = without_folders_in_command(facts.command)
-        blocks += ["The command:", fenced("bash", command)]
+        blocks += ["The command:", fenced("bash", facts.command)]
     if facts.options:
-        options = {
-            name: without_folders(value)
-            for name, value in facts.options.items()
-            if not is_secret(name)
-        }
-        text = yaml.safe_dump(options, allow_unicode=True, width=100)
+        text = yaml.safe_dump(facts.options, allow_unicode=True, width=100)
         blocks += ["Its options, those of a recipe included:", fenced("yaml", text)]
     if environment := facts.environment:
         lines = [f"- {one_line(name)}: {one_line(value)}" for name, value in environment.items()]
