@@ -1,6 +1,7 @@
 # Every target sets up what it needs: Python, pip and make are enough to begin with.
 #   make demo                                     learn to write dates, on the generator of the package
 #   make demo TRAIN=my.tsv TEST=my_test.tsv       the same on pairs of your own
+#   make demo-lm TRAIN=my_book.txt               a language model of a text of your own
 #   make test PYTHON=python3.12                   another interpreter for a new environment
 
 PYTHON ?= python3
@@ -10,10 +11,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo demo-lm test lint bench clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /: /'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /: /'
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -24,6 +25,9 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)  ## train a small attention model and show what it learned; TRAIN= TEST= for your own pairs
 	$(BIN)/python training/demo.py $(if $(TRAIN),--train_file '$(TRAIN)') $(if $(TEST),--test_file '$(TEST)')
+
+demo-lm: $(READY)  ## train a small language model on Python's help texts and show what it writes; TRAIN= for your own
+	$(BIN)/python training/demo_lm.py $(if $(TRAIN),--train_file '$(TRAIN)')
 
 test: $(READY)  ## run every test, on two processes of one thread each; WORKERS= for more
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS)

@@ -161,6 +161,17 @@ class CausalLMScriptArguments(RunDefaults, TrainingArguments):
     them is set. The model with the lowest validation loss is the best.
     """
 
+    lr_epoch_decay: float | None = field(
+        default=None,
+        metadata={
+            "help": "Multiply the learning rate by this with each epoch after lr_constant_epochs, "
+            "instead of lr_scheduler_type (Zaremba et al. 2014: 0.5)."
+        },
+    )
+    lr_constant_epochs: int = field(
+        default=4, metadata={"help": "With lr_epoch_decay: epochs at the full learning rate."}
+    )
+
 
 def check_options(options: DataTrainingArguments, args: CausalLMScriptArguments) -> None:
     """Refuse options that contradict each other, before any file is read.
@@ -198,6 +209,14 @@ def check_options(options: DataTrainingArguments, args: CausalLMScriptArguments)
         )
     if options.varied_windows and not options.stateful:
         raise ValueError("varied_windows varies the windows of stateful training. Add --stateful.")
+    if args.lr_epoch_decay is not None and not 0 < args.lr_epoch_decay <= 1:
+        raise ValueError(
+            f"lr_epoch_decay must be above 0 and at most 1, got {args.lr_epoch_decay}."
+        )
+    if args.lr_epoch_decay is not None and args.max_steps > 0:
+        raise ValueError(
+            "lr_epoch_decay counts whole epochs. Pass --num_train_epochs instead of --max_steps."
+        )
     if options.streaming and args.max_steps <= 0:
         raise ValueError(
             "streaming does not know how long an epoch is. Pass --max_steps with the number of "

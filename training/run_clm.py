@@ -47,7 +47,7 @@ from clm_model import (
     settle_decoding,
 )
 from clm_samples import default_prompts, draw_samples, sampling_methods
-from run_trainer import RunTrainerMixin
+from clm_trainers import RowTrainer, StatefulRunTrainer
 from script_arguments import given_options, parse_arguments, read_overrides
 from script_models import ModelArguments, check_model_choice, check_same_model, shared_by_processes
 from transformers import (
@@ -55,16 +55,14 @@ from transformers import (
     EarlyStoppingCallback,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    Trainer,
     set_seed,
 )
 from transformers.utils.logging import disable_progress_bar
 
 import hf_seqmodels  # noqa: F401  (registers the model types)
 from hf_seqmodels.data import LanguageModelingCollator
-from hf_seqmodels.evaluation.perplexity import CorpusPerplexity, corpus_perplexity
+from hf_seqmodels.evaluation import CorpusPerplexity, corpus_perplexity
 from hf_seqmodels.model_cards import shell_command, without_folders
-from hf_seqmodels.stateful_trainer import StatefulTrainer
 
 logger = logging.getLogger("run_clm")
 
@@ -74,14 +72,6 @@ NOT_IN_CARD = (
     *("token", "hub_token", "cache_dir"),
 )
 MODEL_KIND = MODEL_FOR_CAUSAL_LM_MAPPING, "a registered causal language model"
-
-
-class RowTrainer(RunTrainerMixin, Trainer):
-    """Trains on rows that have nothing to do with one another."""
-
-
-class StatefulRunTrainer(RunTrainerMixin, StatefulTrainer):
-    """Trains on a text whose hidden state is carried on."""
 
 
 @dataclass

@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import clm_arguments
 import pytest
+import run_clm
+import run_seq2seq
 import yaml
-from run_seq2seq import MODEL_KIND, OPTION_CLASSES
 from script_arguments import parse_arguments, read_overrides, typed_overrides
 from script_models import check_model_choice
 from seq2seq_arguments import settle_arguments
@@ -28,16 +30,28 @@ def test_there_are_recipes():
     }
 
 
+def script_of(recipe):
+    """The module of the script that a recipe names in its head."""
+    text = recipe.read_text(encoding="utf-8")
+    is_language_model = "run_clm.py" in text or "demo_lm.py" in text
+    return run_clm if is_language_model else run_seq2seq
+
+
 def test_every_option_of_the_recipe_is_valid_together(recipe, tmp_path):
+    script = script_of(recipe)
     options = [str(recipe), "--output_dir", str(tmp_path / "run"), "--use_cpu"]
-    model_options, data_options, args = parse_arguments(OPTION_CLASSES, options)
-    check_model_choice(model_options, *MODEL_KIND)
-    rows = [Example("a", ["b"])]
-    settle_arguments(args, data_options, Corpus(train=rows, validation=rows), given={})
+    model_options, data_options, args = parse_arguments(script.OPTION_CLASSES, options)
+    check_model_choice(model_options, *script.MODEL_KIND)
+    if script is run_clm:
+        clm_arguments.check_options(data_options, args)
+        clm_arguments.settle_arguments(args, data_options, {"train", "validation"}, given={})
+    else:
+        rows = [Example("a", ["b"])]
+        settle_arguments(args, data_options, Corpus(train=rows, validation=rows), given={})
     overrides = read_overrides(model_options.config_overrides)
     config_class = CONFIG_MAPPING[model_options.model_type]
     config = config_class(**typed_overrides(config_class, overrides))
-    assert config.is_encoder_decoder
+    assert config.is_encoder_decoder == (script is run_seq2seq)
 
 
 def test_recipes_name_no_files(recipe):
@@ -46,6 +60,6 @@ def test_recipes_name_no_files(recipe):
 
 def test_recipes_say_how_they_are_run_and_fix_a_seed(recipe):
     text = recipe.read_text(encoding="utf-8")
-    assert f"training/recipes/{recipe.name}" in text or "demo.py" in text
+    assert f"training/recipes/{recipe.name}" in text or re.search(r"training/demo\w*\.py", text)
     assert re.search(r"^seed: \d+", text, re.MULTILINE)
     assert text.startswith("# ")

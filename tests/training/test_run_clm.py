@@ -182,6 +182,18 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(text_files, tmp_path):
             assert torch.equal(weights[0][name], weights[1][name]), name
 
 
+def test_the_learning_rate_decays_from_epoch_to_epoch(text_files, tmp_path):
+    more = ["--lr_epoch_decay", "0.5", "--lr_constant_epochs", "2", "--num_train_epochs", "4"]
+    more += ["--learning_rate", "0.8", "--logging_steps", "1", "--packing", "none"]
+    run = prepare(tiny_argv(text_files, tmp_path / "run", *more))
+    run.trainer.train_from(None)
+    rates = {}
+    for entry in run.trainer.state.log_history:
+        if "learning_rate" in entry:  # logged behind the step, for the next one
+            rates.setdefault(math.ceil(entry["epoch"] - 1e-6), set()).add(entry["learning_rate"])
+    assert [max(rates[epoch]) for epoch in (1, 2, 3, 4)] == [0.8, 0.8, 0.4, 0.2]
+
+
 def test_streamed_text_trains_like_text_in_memory(text_files, tmp_path):
     more = ["--streaming", "--max_steps", "4", "--tokenizer_documents", "26"]
     more += ["--eval_strategy", "no", "--save_strategy", "no", "--load_best_model_at_end", "false"]
@@ -203,6 +215,8 @@ def test_streamed_text_trains_like_text_in_memory(text_files, tmp_path):
         (["--varied_windows"], "varied_windows varies the windows of stateful"),
         (["--streaming"], "Pass --max_steps"),
         (["--streaming", "--max_steps", "2"], "Pass --tokenizer_documents"),
+        (["--lr_epoch_decay", "2"], "above 0 and at most 1, got 2"),
+        (["--lr_epoch_decay", "0.5", "--max_steps", "2"], "Pass --num_train_epochs"),
         (["--block_size", "1"], "block_size must be at least 2, got 1"),
         (["--config_overrides", "max_position_embeddings=8"], "must not exceed the 8 positions"),
         (["--metric_for_best_model", "perplexity"], "metric_for_best_model must be loss"),
