@@ -2,8 +2,8 @@
 
 Importing the package registers its model families with the Auto classes of transformers, and does
 nothing else. What stands around the models loads on first use: `hf_seqmodels.data` (tokenizers,
-files, batches), `hf_seqmodels.evaluation` (metrics, decoding, n-best lists, alignments) and
-`hf_seqmodels.analysis` (plots).
+files, batches), `hf_seqmodels.evaluation` (metrics, decoding, n-best lists, alignments),
+`hf_seqmodels.analysis` (plots) and `hf_seqmodels.hub` (export, push).
 """
 
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from hf_seqmodels.models.modeling_rnn_seq2seq import (
 )
 
 if TYPE_CHECKING:
-    from hf_seqmodels import analysis, data, evaluation
+    from hf_seqmodels import analysis, data, evaluation, hub
 
 __version__ = "0.1.0.dev0"
 
@@ -42,11 +42,12 @@ __all__ = [
     "auto_map_for",
     "data",
     "evaluation",
+    "hub",
     "register",
 ]
 
 __getattr__, __dir__ = lazy_exports(
-    __name__, {"analysis": "analysis", "data": "data", "evaluation": "evaluation"}
+    __name__, {name: name for name in ("analysis", "data", "evaluation", "hub")}
 )
 
 register()
