@@ -115,6 +115,8 @@ class RecurrentCache(Cache):
             feeding).
     """
 
+    layers: list[RecurrentCacheLayer]
+
     def __init__(self, num_layers: int):
         super().__init__(layers=[RecurrentCacheLayer() for _ in range(num_layers)])
 
@@ -131,9 +133,8 @@ class RecurrentCache(Cache):
 
     def get_states(self) -> list[tuple[Tensor, ...]] | None:
         """Return the state of every layer, or None before the first step."""
-        if self.layers[0].states is None:
-            return None
-        return [layer.states for layer in self.layers]
+        states = [layer.states for layer in self.layers if layer.states is not None]
+        return states or None
 
     def update_states(self, states: list[tuple[Tensor, ...]], num_new_tokens: int) -> None:
         """Store the state of every layer after `num_new_tokens` more tokens."""

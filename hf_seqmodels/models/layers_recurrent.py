@@ -6,7 +6,7 @@ second, (B, D) each.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -178,7 +178,7 @@ class RecurrentLayer(GradientCheckpointingLayer):
         self.cell = cell
         self.weight_dropout = weight_dropout
         self.num_directions = 2 if bidirectional else 1
-        self.rnn = cell.torch_layer(
+        self.rnn: nn.RNNBase = cell.torch_layer(
             input_size,
             hidden_size // self.num_directions,
             batch_first=True,
@@ -186,15 +186,29 @@ class RecurrentLayer(GradientCheckpointingLayer):
         )
 
     def weights(self, direction: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return W (G, I), U (G, D), b (G), b' (G) of a direction, 0 forward and 1 backward."""
+        """Return W (G, I), U (G, D), b (G), b' (G) of a direction, 0 forward and 1 backward.
+
+        Where accelerate offloads weights, it brings those of a module for a call of that module
+        alone: here its hook is run for what is read without a call.
+        """
         suffix = "_reverse" if direction else ""
-        names = (
-            f"weight_ih_l0{suffix}",
-            f"weight_hh_l0{suffix}",
-            f"bias_ih_l0{suffix}",
-            f"bias_hh_l0{suffix}",
+        hook = getattr(self.rnn, "_hf_hook", None)
+        if hook is not None:
+            hook.pre_forward(self.rnn)
+        weights = (
+            getattr(self.rnn, f"weight_ih_l0{suffix}"),
+            getattr(self.rnn, f"weight_hh_l0{suffix}"),
+            getattr(self.rnn, f"bias_ih_l0{suffix}"),
+            getattr(self.rnn, f"bias_hh_l0{suffix}"),
         )
-        return tuple(getattr(self.rnn, name) for name in names)
+        if hook is not None:
+            hook.post_forward(self.rnn, None)
+        return weights
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the weights."""
+        return next(self.rnn.parameters()).dtype
 
     def zero_state(self, inputs: Tensor) -> State:
         """Return the state before the first token: zeros, (B, D) per state vector."""
@@ -241,7 +255,7 @@ class RecurrentLayer(GradientCheckpointingLayer):
             token of each row (of each direction's own reading order); a row without tokens keeps
             its first state.
         """
-        inputs = inputs.to(self.rnn.weight_hh_l0.dtype)
+        inputs = inputs.to(self.dtype)
         state = state or self.zero_state(inputs)
         run = self._run_loop if reference or not self.cell.has_kernel else self._run_kernel
         outputs, final_state = run(inputs, state, lengths)
@@ -251,24 +265,19 @@ class RecurrentLayer(GradientCheckpointingLayer):
         self, inputs: Tensor, state: State, lengths: Tensor | None
     ) -> tuple[Tensor, State]:
         keep = None if lengths is None else keep_mask_from(lengths, inputs)  # (B, S)
-        recurrent_weights = self._dropped_recurrent_weights()
         results = [
-            self._run_direction(inputs, state, keep, direction, weight)
-            for direction, weight in enumerate(recurrent_weights.values())
+            self._run_direction(inputs, state, keep, direction)
+            for direction in range(self.num_directions)
         ]
         outputs = torch.cat([outputs for outputs, _ in results], dim=-1)  # (B, S, D)
         final = zip(*(final for _, final in results), strict=True)
         return outputs, tuple(torch.cat(parts, dim=-1) for parts in final)
 
     def _run_direction(
-        self,
-        inputs: Tensor,
-        state: State,
-        keep: Tensor | None,
-        direction: int,
-        recurrent_weight: Tensor,
+        self, inputs: Tensor, state: State, keep: Tensor | None, direction: int
     ) -> tuple[Tensor, State]:
-        input_weight, _, input_bias, recurrent_bias = self.weights(direction)
+        input_weight, recurrent_weight, input_bias, recurrent_bias = self.weights(direction)
+        recurrent_weight = F.dropout(recurrent_weight, self.weight_dropout, self.training)
         input_gates = F.linear(inputs, input_weight, input_bias)  # (B, S, G)
         state = tuple(part.chunk(self.num_directions, dim=-1)[direction] for part in state)
         outputs: list[Tensor] = [inputs] * inputs.shape[1]
@@ -301,18 +310,13 @@ class RecurrentLayer(GradientCheckpointingLayer):
     def _call_kernel(self, inputs: Any, first: Tensor | State) -> Any:
         if not (self.training and self.weight_dropout):
             return self.rnn(inputs, first)
-        return functional_call(self.rnn, self._dropped_recurrent_weights(), (inputs, first))
-
-    def _dropped_recurrent_weights(self) -> dict[str, Tensor]:
         names = ["weight_hh_l0", "weight_hh_l0_reverse"][: self.num_directions]
-        return {
-            name: F.dropout(getattr(self.rnn, name), self.weight_dropout, self.training)
-            for name in names
-        }
+        dropped = {name: F.dropout(getattr(self.rnn, name), self.weight_dropout) for name in names}
+        return functional_call(self.rnn, dropped, (inputs, first))
 
     def _to_torch_state(self, state: State) -> Tensor | State:
         parts = tuple(
-            part.to(self.rnn.weight_hh_l0.dtype)
+            part.to(self.dtype)
             .view(part.shape[0], self.num_directions, -1)
             .transpose(0, 1)
             .contiguous()
@@ -560,6 +564,9 @@ class RecurrentStack(nn.Module):
         )
         self.dropout = SequenceDropout(dropout, variational=variational)
 
+    def _typed_layers(self) -> list[RecurrentLayer]:
+        return cast(list[RecurrentLayer], list(self.layers))
+
     def _layer_input(self, below: list[Tensor]) -> Tensor:
         return torch.cat(below, dim=-1) if self.reads_all_below else below[-1]
 
@@ -605,7 +612,7 @@ class RecurrentStack(nn.Module):
         """
         hidden = states[0][0]
         masks: list[Tensor | None] = [None]
-        for layer in list(self.layers)[1:]:
+        for layer in self._typed_layers()[1:]:
             layer_input = hidden.new_empty(hidden.shape[0], layer.rnn.input_size)
             masks.append(self.dropout.sequence_mask(layer_input))
         return masks
@@ -630,7 +637,7 @@ class RecurrentStack(nn.Module):
             The output of every layer, L times (B, D), and the new states.
         """
         below, new_states = [inputs], []
-        for index, layer in enumerate(self.layers):
+        for index, layer in enumerate(self._typed_layers()):
             read = layer_input = self._layer_input(below)
             if index:
                 read = self.dropout.step(layer_input, masks[index] if masks else None)

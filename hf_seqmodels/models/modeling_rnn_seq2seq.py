@@ -55,8 +55,7 @@ class RnnSeq2SeqPreTrainedModel(SeqModelsPreTrainedModel):
     base_model_prefix = "model"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["RecurrentLayer"]  # noqa: RUF012 (transformers' own declaration)
-    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012 (transformers' declaration)
     _is_stateful = True
 
     @property
@@ -256,6 +255,7 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
         self.output_dropout = SequenceDropout(
             config.hidden_dropout, variational=config.variational_dropout
         )
+        self._no_split_modules = {type(self.recurrence).__name__}  # its steps cross all its layers
         self.post_init()
 
     def new_cache(self) -> RecurrentCache:
