@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -75,11 +76,22 @@ def pull_as_stranger(
 
 
 def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Check two results of `outputs_of` bit by bit."""
-    for name in ("logits", "beams", "scores"):
-        torch.testing.assert_close(
-            found[name], expected[name], rtol=0, atol=0, msg=lambda text, name=name: f"{name}{text}"
-        )
+    """Check two results of `outputs_of`, and the texts of a pipeline where there are any.
+
+    Tokens are the same; numbers may differ in their last bit, since kernels sum in another order
+    where memory is aligned in another way.
+    """
+    assert torch.equal(found["beams"], expected["beams"])
+    for name in ("logits", "scores"):
+        torch.testing.assert_close(found[name], expected[name], rtol=2e-6, atol=1e-6)
+    written = [
+        [(output["generated_text"], pytest.approx(output["score"], rel=1e-5)) for output in outputs]
+        for outputs in expected.get("texts", [])
+    ]
+    assert written == [
+        [(output["generated_text"], output["score"]) for output in outputs]
+        for outputs in found.get("texts", [])[: len(written)]
+    ]
 
 
 def code_of(*sources: Any) -> dict[str, bytes]:
