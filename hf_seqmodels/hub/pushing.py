@@ -32,6 +32,7 @@ from hf_seqmodels.model_cards import card_for_export, is_generated
 
 TOKEN_PAGE = "https://huggingface.co/settings/tokens"
 PULL_REQUEST = "refs/pr/"
+NOT_TWICE = "What has arrived is not sent twice."  # a lost answer may have been that of the commit
 TransportError: Any = HfHubHTTPError.__bases__[0]  # of httpx, or of what the client replaces it by
 
 
@@ -210,8 +211,12 @@ def _explained(repo_id: str, revision: str | None) -> Iterator[None]:
         raise HubError(_refusal(error, repo_id, place)) from error
     except (TransportError, ConnectionError, TimeoutError) as error:
         raise HubError(
-            f"{place} cannot be reached: {error}. Nothing was committed. Check the network and, if "
-            "it is set, HF_ENDPOINT; then push again."
+            f"{place} cannot be reached: {error}. Check the network and, if it is set, "
+            f"HF_ENDPOINT; then push again. {NOT_TWICE}"
+        ) from error
+    except RuntimeError as error:  # the client's word for a large file that did not arrive
+        raise HubError(
+            f"{error} Nothing was committed; push again when the connection is better."
         ) from error
 
 
@@ -229,5 +234,5 @@ def _refusal(error: HfHubHTTPError, repo_id: str, place: str) -> str:
             f"organization you belong to, and a token with write permission ({TOKEN_PAGE})."
         )
     if status >= 500 or status == 429:
-        return f"{place} is busy or broken: {said}. Nothing was committed; push again later."
+        return f"{place} is busy or broken: {said}. Later, push again. {NOT_TWICE}"
     return f"{place} refused to push {repo_id}: {said}. Nothing was committed."
