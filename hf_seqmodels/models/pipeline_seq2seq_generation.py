@@ -160,7 +160,11 @@ class Seq2SeqGenerationPipeline(Pipeline):
             postprocess.setdefault("return_tensors", False)
             postprocess.setdefault("return_text", not postprocess["return_tensors"])
         postprocess |= taken("skip_special_tokens", "clean_up_tokenization_spaces")
-        forward = taken("return_scores", "return_alignments", "alignment_layer", "alignment_head")
+        forward = taken("return_scores", "return_alignments")
+        forward |= {
+            name.removeprefix("alignment_"): value
+            for name, value in taken("alignment_layer", "alignment_head").items()
+        }
         for name in kwargs:
             if name in REFUSED_ARGUMENTS:
                 raise ValueError(f"{TASK} cannot take {name}: {REFUSED_ARGUMENTS[name]}.")
@@ -230,8 +234,7 @@ class Seq2SeqGenerationPipeline(Pipeline):
         generate_kwargs: dict[str, Any],
         return_scores: bool = False,
         return_alignments: bool = False,
-        alignment_layer: int | Literal["mean"] = -1,
-        alignment_head: int | Literal["mean"] = "mean",
+        **alignment_options: Any,
     ) -> list[list[dict[str, Any]]]:
         """Return the outputs of every source: token ids, and what was asked for."""
         pad_id = pad_id_of(self.tokenizer)
@@ -248,31 +251,25 @@ class Seq2SeqGenerationPipeline(Pipeline):
             rows = kept[start : start + len(source_rows)]
             sources = [row // num_outputs for row in rows]
             records: list[dict[str, Any]] = [{"token_ids": found.token_ids[row]} for row in rows]
+            if return_scores or return_alignments:
+                forced, targets = forced_pass(
+                    self.model,
+                    {name: tensor[sources] for name, tensor in inputs.items()},
+                    found.prompts[rows],
+                    [record["token_ids"] for record in records],
+                    pad_id_of(target_side(self.tokenizer)),
+                    output_attentions=return_alignments,
+                )
+                if return_scores:
+                    add_scores(records, token_log_probabilities(forced, targets), length_penalty)
+                if return_alignments:
+                    weights = cross_attention(
+                        self.model, forced, targets, input_ids.shape[1], **alignment_options
+                    )
+                    for record, row_weights in zip(records, weights, strict=True):
+                        record["weights"] = row_weights.float()  # (T, S), padding included
             for source, record in zip(sources, records, strict=True):
                 outputs[source].append(record)
-            if not return_scores and not return_alignments:
-                continue
-            forced, targets = forced_pass(
-                self.model,
-                {name: tensor[sources] for name, tensor in inputs.items()},
-                found.prompts[rows],
-                [record["token_ids"] for record in records],
-                pad_id_of(target_side(self.tokenizer)),
-                output_attentions=return_alignments,
-            )
-            if return_scores:
-                values = token_log_probabilities(forced, targets).tolist()  # (R, T)
-                for record, row in zip(records, values, strict=True):
-                    row = row[: len(record["token_ids"])]
-                    record["score"] = normalized_score(sum(row), len(row), length_penalty)
-                    record |= {"log_probability": sum(row), "token_log_probabilities": row}
-            if return_alignments:
-                weights = cross_attention(  # (R, T, S)
-                    self.model, forced, targets, input_ids.shape[1], alignment_layer, alignment_head
-                )
-                for source, record, matrix in zip(sources, records, weights, strict=True):
-                    shape = len(record["token_ids"]), len(source_rows[source])
-                    record["weights"] = matrix[: shape[0], : shape[1]].float()  # (T, S)
         return outputs
 
     def postprocess(
@@ -317,6 +314,7 @@ class Seq2SeqGenerationPipeline(Pipeline):
                     "source": (self.tokenizer, model_outputs["input_ids"]),
                     "target": (target, token_ids),
                 }
+                weights = weights[: len(token_ids), : len(model_outputs["input_ids"])]
                 alignment: dict[str, Any] = {"weights": weights.tolist()}
                 for side, (tokenizer, ids) in sides.items():
                     special = set(tokenizer.all_special_ids)
@@ -535,6 +533,16 @@ def token_log_probabilities(outputs: Any, targets: Tensor) -> Tensor:
 def normalized_score(log_probability: float, length: int, length_penalty: float) -> float:
     """Return log_probability / length ** length_penalty, the number that beam search ranks by."""
     return log_probability / max(length, 1) ** length_penalty
+
+
+def add_scores(
+    records: Sequence[dict[str, Any]], log_probabilities: Tensor, length_penalty: float
+) -> None:
+    """Add the numbers of its `token_ids` to each record; log_probabilities (R, T)."""
+    for record, row in zip(records, log_probabilities.tolist(), strict=True):
+        row = row[: len(record["token_ids"])]
+        record["score"] = normalized_score(sum(row), len(row), length_penalty)
+        record |= {"log_probability": sum(row), "token_log_probabilities": row}
 
 
 def cross_attention(
