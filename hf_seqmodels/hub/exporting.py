@@ -18,11 +18,10 @@ from hf_seqmodels.hub.verification import verify_export
 from hf_seqmodels.model_cards import card_for_export, pictures_in
 
 CARD_FILE = "README.md"
-RECORD_FILE = "metrics.json"
 MOST_CODE_FILES = 10
 # what export writes, besides the pictures of the card
 WRITTEN = re.compile(
-    r"README\.md|metrics\.json|(generation_)?config\.json|chat_template\.jinja"
+    r"README\.md|(generation_)?config\.json|chat_template\.jinja"
     r"|model(-\d+-of-\d+)?\.safetensors|model\.safetensors\.index\.json"
     r"|(target_tokenizer/)?(tokenizer|tokenizer_config|special_tokens_map)\.json"
     r"|((configuration|modeling|tokenization|pipeline|layers|cache)_\w+|outputs|pretrained_base)\.py"
@@ -192,11 +191,11 @@ def _moved_into_place(target: Path) -> Iterator[Path]:
 
 
 def _write_card(folder: Path, card: str, source: str | Path | None) -> None:
-    """Write README.md, the pictures it shows and the figures it was written from."""
+    """Write README.md and the pictures it shows."""
     (folder / CARD_FILE).write_text(card, encoding="utf-8")
     if source is None:
         return
-    for name in (RECORD_FILE, *pictures_in(card)):
+    for name in pictures_in(card):
         path = Path(source, name)
         if path.is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
