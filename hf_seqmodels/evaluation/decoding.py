@@ -11,8 +11,7 @@ from hf_seqmodels.evaluation.model_inputs import (
     source_batches,
     target_side,
 )
-from hf_seqmodels.models.pipeline_seq2seq_generation import end_token_ids as end_token_ids
-from hf_seqmodels.models.pipeline_seq2seq_generation import generate_rows, generate_setting
+from hf_seqmodels.models.pipeline_seq2seq_generation import generate_rows
 
 
 def decode_corpus(
@@ -85,11 +84,6 @@ def decode_corpus(
             for position, text in zip(batch.positions, decoded, strict=True):
                 texts[position] = text
     return texts
-
-
-def pad_token_id(model: Any, generate_kwargs: dict[str, Any]) -> int | None:
-    """Return the id that generate() fills finished rows with, if one is set."""
-    return generate_setting(model, generate_kwargs, "pad_token_id")
 
 
 def decoder_start_id(model: Any) -> int:

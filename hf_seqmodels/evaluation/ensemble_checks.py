@@ -7,8 +7,12 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from hf_seqmodels.evaluation.decoding import decoder_start_id, end_token_ids, pad_token_id
-from hf_seqmodels.evaluation.model_inputs import target_side
+from hf_seqmodels.evaluation.decoding import decoder_start_id
+from hf_seqmodels.models.pipeline_seq2seq_generation import (
+    end_token_ids,
+    generate_setting,
+    target_side,
+)
 
 # Arguments of from_pretrained that say where files are, for models and tokenizers alike.
 PLACE_ARGUMENTS = (
@@ -63,7 +67,7 @@ def check_agreement(models: Sequence[Any]) -> dict[str, Any]:
             "target vocabulary size": _target_vocab_size(model),
             "decoder start token": decoder_start_id(model),
             "end tokens": sorted(end_token_ids(model, {})),
-            "pad token": pad_token_id(model, {}),
+            "pad token": generate_setting(model, {}, "pad_token_id"),
         }
         for model in models
     ]
