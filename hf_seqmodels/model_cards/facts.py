@@ -13,8 +13,8 @@ from huggingface_hub.utils import validate_repo_id
 
 from hf_seqmodels.model_cards.privacy import (
     is_secret,
+    publishable_command,
     without_folders,
-    without_folders_in_command,
     without_secrets,
 )
 
@@ -119,7 +119,7 @@ class CardFacts:
             if name in facts:
                 facts[name] = without_folders(facts[name])
         if self.command:
-            facts["command"] = without_folders_in_command(self.command)
+            facts["command"] = publishable_command(self.command)
         return CardFacts(**without_secrets(plain(facts)))
 
 

@@ -200,12 +200,15 @@ class Snippets:
             Lines of Python.
         """
         more = ", trust_remote_code=True" if remote_code else ""
+        # left alone, text-generation samples and writes 256 tokens
+        is_lm = self.head.task == "text-generation"
+        settings = ", max_new_tokens=20, do_sample=False" if is_lm else ""
         lines = [first_line] if first_line else []
         lines += [
             "from transformers import pipeline",
             "",
             f'run = pipeline("{self.head.task}", model={quoted(self.place)}{more})',
-            f"print(run({quoted(self.text)}))",
+            f"print(run({quoted(self.text)}{settings}))",
         ]
         if self.needs_our_pipeline and self.output is not None:
             lines.append(f"# {[{'generated_text': self.output}]}")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 # an underscore inside a word means itself
 _SPECIAL = re.compile(r"([\\`*\[\]<>()#!|~&$]|(?<![^\W_])_|_(?![^\W_]))")
+_BAR = re.compile(r"(?<!\\)\|")  # ends a cell, even inside code
 _CODE_RUN = re.compile(r"`+")
 
 
@@ -60,7 +61,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         The table, without a line break at its end.
     """
     lines = [list(header), ["---"] * len(header), *map(list, rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    cells = [[_BAR.sub(r"\\|", cell) for cell in line] for line in lines]
+    return "\n".join("| " + " | ".join(line) + " |" for line in cells)
 
 
 def _longest_run(text: str) -> int:

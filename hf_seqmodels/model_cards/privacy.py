@@ -15,6 +15,8 @@ HIDDEN = "***"
 _ROOT = r"(?:~[\w.-]*|[A-Za-z]:|file://)?[/\\]"
 _QUOTED_PATH = re.compile(rf"(?<==|\s)(['\"])({_ROOT}[^'\"\n]*)\1")
 _BARE_PATH = re.compile(rf"(?:^|(?<=[\s='\",(\[])){_ROOT}[^\s'\",=()\[\]]+", re.MULTILINE)
+# "--name value" and "--name=value"; "NAME=value" for the environment
+_OPTION = re.compile(r"(?<!\S)(--?([\w-]+)(?:=|\s+)|(\w+)=)('[^']*'|\"[^\"]*\"|[^\s'\"-][^\s'\"]*)")
 _TOKEN = re.compile(r"\b(?:hf|api_org)_[A-Za-z0-9]{20,}\b")
 _PASSWORD = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
 
@@ -51,15 +53,16 @@ def without_folders(value: Any) -> Any:
     return _last_part(str(value)) if isinstance(value, Path) else value
 
 
-def without_folders_in_command(command: str) -> str:
-    """Replace the absolute paths in a command by their last parts; quotes and variables stay.
+def publishable_command(command: str) -> str:
+    """Hide secrets in a command and cut absolute paths down to their last parts.
 
     Args:
-        command: for a shell.
+        command: for a shell; quotes and variables stay as they are.
 
     Returns:
         The command.
     """
+    command = _OPTION.sub(_without_secret, command)
     command = _QUOTED_PATH.sub(lambda match: match[1] + _last_part(match[2]) + match[1], command)
     return _BARE_PATH.sub(lambda match: _last_part(match[0]), command)
 
@@ -104,6 +107,11 @@ def shell_command(program: str, argv: Sequence[str]) -> str:
         else:
             words.append(without_folders(word))
     return shlex.join([*shlex.split(program), *words])
+
+
+def _without_secret(option: re.Match[str]) -> str:
+    is_hidden = is_secret(option[2]) if option[2] else option[3].endswith("TOKEN")
+    return option[1] + HIDDEN if is_hidden or is_secret(option[2] or option[3]) else option[0]
 
 
 def _last_part(text: str) -> str:

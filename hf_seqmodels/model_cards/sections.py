@@ -71,7 +71,7 @@ def use(snippets: Snippets, *, is_on_hub: bool, with_code: bool) -> str:
     has_pipeline = snippets.has_pipeline and (ours or not snippets.needs_our_pipeline)
     if has_pipeline:
         code = snippets.pipeline(first_line=first_line)
-        parts += ["The same in one call:", fenced("python", code)]
+        parts += ["As a pipeline:", fenced("python", code)]
     if ours and not with_code:
         parts.append(
             "The folder holds no code, so it does not load without the package. "

@@ -1,0 +1,43 @@
+"""Tiny models of every family and head, with tokenizers, to write cards for."""
+
+from typing import Any
+
+import torch
+
+from family_grids import GRIDS
+from hf_seqmodels.auto_classes import FAMILIES
+from hf_seqmodels.data import Seq2SeqTokenizer, train_tokenizer
+
+TEXTS = ["abc de", "An example.", "edc ba"]
+# every family, with every Auto class that loads it
+HEADS = [
+    (family.model_type, auto_class.__name__)
+    for family in FAMILIES
+    for auto_class in family.model_classes
+]
+
+
+def make_carded(model_type: str, auto_class: str, *, seed: int = 2) -> tuple[Any, Any]:
+    """Return a tiny model, and a tokenizer that fits it."""
+    family = next(family for family in FAMILIES if family.model_type == model_type)
+    grid = next(grid for grid in GRIDS if grid.model_type == model_type)
+    tokenizer: Any = train_tokenizer(TEXTS, model="char")
+    options = {**grid.base, "vocab_size": len(tokenizer), "max_position_embeddings": 64}
+    if "decoder_vocab_size" in family.config_class.__dataclass_fields__:
+        target = train_tokenizer([*TEXTS, "XYZ"], model="char")
+        tokenizer = Seq2SeqTokenizer.from_pair(tokenizer, target)
+        options["decoder_vocab_size"] = len(target)
+    torch.manual_seed(seed)
+    (model_class,) = (
+        loaded for known, loaded in family.model_classes.items() if known.__name__ == auto_class
+    )
+    model = model_class(family.config_class(**options)).eval()
+    if model.can_generate():
+        model.generation_config.max_new_tokens = 5
+    return model, tokenizer
+
+
+def written_by(model: Any, tokenizer: Any, source: str) -> str:
+    """Return what a model writes, the way a user would get it."""
+    batch = tokenizer([source], return_tensors="pt")
+    return tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)[0]
