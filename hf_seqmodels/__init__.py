@@ -1,9 +1,9 @@
 """Classic sequence models as first-class citizens of the Hugging Face ecosystem.
 
-Importing the package registers its model families with the Auto classes of transformers, and does
-nothing else. What stands around the models loads on first use: `hf_seqmodels.data` (tokenizers,
-files, batches), `hf_seqmodels.evaluation` (metrics, decoding, n-best lists, alignments),
-`hf_seqmodels.analysis` (plots) and `hf_seqmodels.hub` (export, push).
+Importing the package registers its model families with the Auto classes of transformers, and their
+tasks with `pipeline()`; it does nothing else. What stands around the models loads on first use:
+`hf_seqmodels.data` (tokenizers, files, batches), `hf_seqmodels.evaluation` (metrics, decoding,
+n-best lists, alignments), `hf_seqmodels.analysis` (plots) and `hf_seqmodels.hub` (export, push).
 """
 
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from hf_seqmodels.models.modeling_rnn_seq2seq import (
     RnnSeq2SeqForConditionalGeneration,
     RnnSeq2SeqModel,
 )
+from hf_seqmodels.models.pipeline_seq2seq_generation import Seq2SeqGenerationPipeline
 
 if TYPE_CHECKING:
     from hf_seqmodels import analysis, data, evaluation, hub
@@ -37,6 +38,7 @@ __all__ = [
     "RnnSeq2SeqConfig",
     "RnnSeq2SeqForConditionalGeneration",
     "RnnSeq2SeqModel",
+    "Seq2SeqGenerationPipeline",
     "__version__",
     "analysis",
     "auto_map_for",
