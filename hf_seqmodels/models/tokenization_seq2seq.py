@@ -11,6 +11,7 @@ from typing import Any
 from transformers import (
     AutoTokenizer,
     BatchEncoding,
+    PreTrainedConfig,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
@@ -135,8 +136,10 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
         subfolder = "/".join(part for part in (kwargs.get("subfolder"), target_folder) if part)
         options = {key: kwargs[key] for key in _HUB_OPTIONS if key in kwargs}
         try:
+            # no model lies in that folder; to look for its config needs a network and, in
+            # transformers 5.17, forgets the access token
             pair.target_tokenizer = AutoTokenizer.from_pretrained(
-                name, subfolder=subfolder, **options
+                name, subfolder=subfolder, config=PreTrainedConfig(), **options
             )
         except Exception as error:  # a missing or damaged file: each its own kind
             raise OSError(
