@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hf_seqmodels.auto_classes import auto_map_for, register
 from hf_seqmodels.lazy_exports import lazy_exports
 from hf_seqmodels.models.configuration_decoder_lm import DecoderLMConfig
+from hf_seqmodels.models.configuration_rnn_lm import RnnLMConfig
 from hf_seqmodels.models.configuration_rnn_seq2seq import RnnSeq2SeqConfig
 from hf_seqmodels.models.modeling_decoder_lm import (
     DecoderLMForCausalLM,
@@ -18,6 +19,7 @@ from hf_seqmodels.models.modeling_decoder_lm import (
     DecoderLMForTokenClassification,
     DecoderLMModel,
 )
+from hf_seqmodels.models.modeling_rnn_lm import RnnLMForCausalLM, RnnLMModel
 from hf_seqmodels.models.modeling_rnn_seq2seq import (
     RnnSeq2SeqForConditionalGeneration,
     RnnSeq2SeqModel,
@@ -35,6 +37,9 @@ __all__ = [
     "DecoderLMForSequenceClassification",
     "DecoderLMForTokenClassification",
     "DecoderLMModel",
+    "RnnLMConfig",
+    "RnnLMForCausalLM",
+    "RnnLMModel",
     "RnnSeq2SeqConfig",
     "RnnSeq2SeqForConditionalGeneration",
     "RnnSeq2SeqModel",

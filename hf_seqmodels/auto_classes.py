@@ -22,6 +22,7 @@ from transformers import (
 )
 
 from hf_seqmodels.models.configuration_decoder_lm import DecoderLMConfig
+from hf_seqmodels.models.configuration_rnn_lm import RnnLMConfig
 from hf_seqmodels.models.configuration_rnn_seq2seq import RnnSeq2SeqConfig
 from hf_seqmodels.models.modeling_decoder_lm import (
     DecoderLMForCausalLM,
@@ -29,6 +30,7 @@ from hf_seqmodels.models.modeling_decoder_lm import (
     DecoderLMForTokenClassification,
     DecoderLMModel,
 )
+from hf_seqmodels.models.modeling_rnn_lm import RnnLMForCausalLM, RnnLMModel
 from hf_seqmodels.models.modeling_rnn_seq2seq import (
     RnnSeq2SeqForConditionalGeneration,
     RnnSeq2SeqModel,
@@ -152,6 +154,10 @@ FAMILIES = (
             AutoModelForSequenceClassification: DecoderLMForSequenceClassification,
             AutoModelForTokenClassification: DecoderLMForTokenClassification,
         },
+    ),
+    Family(
+        config_class=RnnLMConfig,
+        model_classes={AutoModel: RnnLMModel, AutoModelForCausalLM: RnnLMForCausalLM},
     ),
 )
 

@@ -15,6 +15,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .cache_recurrent import RecurrentCache
 from .configuration_rnn_lm import RnnLMConfig
+from .layers_heads import next_token_targets, predicts_next_token
 from .layers_recurrent import (
     RecurrentStack,
     SequenceDropout,
@@ -224,32 +225,6 @@ class RnnLMModel(RnnLMPreTrainedModel):
         return outputs, states
 
 
-def next_tokens(labels: Tensor, length: int, attention_mask: Tensor | None) -> Tensor:
-    """Return what each position is to predict: (B, T) or (B, T + 1) -> (B, T).
-
-    Args:
-        labels: the tokens that are read, -100 where not to be predicted, and possibly the one
-            behind them.
-        length: T.
-        attention_mask: 1 at real tokens, (B, T); what stands behind padding is not predicted.
-
-    Returns:
-        Target ids, -100 where there is none.
-
-    Raises:
-        ValueError: if the labels have another length.
-    """
-    if labels.shape[1] not in (length, length + 1):
-        raise ValueError(
-            f"labels must have the length of the input, {length}, or one more, the token that "
-            f"follows it, got {labels.shape[1]}. Pass labels=input_ids: the model shifts them."
-        )
-    targets = F.pad(labels[:, 1:], (0, length + 1 - labels.shape[1]), value=IGNORED_LABEL)
-    if attention_mask is not None:
-        targets = targets.masked_fill(~attention_mask.bool(), IGNORED_LABEL)
-    return targets
-
-
 def last_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tensor:
     """Return the vectors whose logits are asked for: the last so many, 0 being all, or those at the
     positions of a tensor."""
@@ -278,13 +253,14 @@ def mean_over_targets(
         num_items_in_batch = (targets != IGNORED_LABEL).sum()
         if num_items_in_batch == 0:
             raise ValueError(
-                f"labels must hold at least one token that follows a real one, got none in the "
-                f"shape {tuple(targets.shape)}. Drop such a batch, or pass num_items_in_batch if "
-                "it is one part of a larger batch."
+                f"labels must hold at least one token that follows another, got only "
+                f"{IGNORED_LABEL} for {targets.numel()} positions. Drop such a batch, or pass "
+                "num_items_in_batch if it is one part of a larger batch."
             )
     return total / torch.as_tensor(num_items_in_batch, device=total.device).clamp(min=1)
 
 
+@predicts_next_token
 class RnnLMForCausalLM(RnnLMPreTrainedModel, GenerationMixin):
     """The recurrent language model with an output layer: softmax over the vocabulary, loss and
     generation."""
@@ -378,7 +354,7 @@ class RnnLMForCausalLM(RnnLMPreTrainedModel, GenerationMixin):
         if labels is not None:
             if attention_mask is not None:  # those of the new tokens
                 attention_mask = attention_mask[:, -top.shape[1] :]
-            targets = next_tokens(labels, top.shape[1], attention_mask)
+            targets = next_token_targets(labels, top.shape[1], attention_mask)  # (B, T)
             total = self._negative_log_likelihood(dropped, logits, targets)
             total = total + self._regularization(top, dropped, attention_mask)
             loss = mean_over_targets(total, targets, num_items_in_batch)

@@ -64,7 +64,10 @@ def test_fast_form_equals_reference(case):
 def test_fast_form_equals_reference_without_padding(case):
     fast, reference = (case.model(implementation=name) for name in ("fast", "reference"))
     length = 2 + case.grid.label_shift
-    rows = [cut(case, row, length) for row in case.rows(fast.config)[:2]]
+    long_enough = [
+        row for row in case.rows(fast.config) if row[case.written_side.tokens].shape[0] >= length
+    ]
+    rows = [cut(case, row, length) for row in long_enough[:2]]
     batch = pad_rows(case, fast.config, rows=rows).batch
     for side in case.grid.sides:
         assert batch.pop(side.keep).all()

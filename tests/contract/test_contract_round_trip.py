@@ -27,6 +27,8 @@ INITIALISED = (
     "other_ids_and_sizes",
     "gpt2",
     "llama",
+    "zaremba",
+    "awd_lstm",
 )
 LARGE = {"vocab_size": 150, "embedding_size": 40, "hidden_size": 48, "encoder_hidden_size": 48}
 

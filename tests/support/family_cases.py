@@ -60,7 +60,8 @@ class Grid:
         tiny_vocabulary: options that leave five tokens to write, so that a test can enumerate all
             sequences.
         refused_caches: values of `cache_implementation` that do not apply.
-        no_dropout: options that turn every dropout off.
+        no_dropout: options that turn off every dropout and whatever else training alone adds but
+            label smoothing.
         dropout: options that turn dropout on, in every case.
         has_holes: whether padding may stand between the tokens of a row, for a config.
         ties: names of the parameters of the head that a config makes one, in sets.

@@ -5,9 +5,10 @@ import pytest
 from decoder_lm_grid import DECODER_LM
 from family_cases import Grid, full_groups_of, representatives_of
 from hf_seqmodels.auto_classes import CONTRACT
+from rnn_lm_grid import RNN_LM
 from rnn_seq2seq_grid import RNN_SEQ2SEQ
 
-GRIDS: tuple[Grid, ...] = (RNN_SEQ2SEQ, DECODER_LM)
+GRIDS: tuple[Grid, ...] = (RNN_SEQ2SEQ, DECODER_LM, RNN_LM)
 
 
 def _marks(grid: Grid, line: str):

@@ -26,6 +26,8 @@ def assert_initialised(model, name: str):
     assert values.isfinite().all(), name
     if hasattr(model.config, "scaled_residual_init"):
         assert_transformer(name, local_name, values, module, model.config)
+    elif getattr(model.config, "initializer", None) == "uniform":
+        assert_uniform(name, values, model.config.initializer_range)
     elif isinstance(module, nn.Embedding):
         assert_normal(name, values, model.config.initializer_range)
     elif isinstance(module, nn.Linear):
@@ -59,7 +61,11 @@ def assert_normal(name: str, values: Tensor, std: float):
 
 def assert_xavier(name: str, values: Tensor):
     """Assert U(-b, b) with b = sqrt(6 / (fan in + fan out))."""
-    bound = (6 / sum(values.shape)) ** 0.5
+    assert_uniform(name, values, (6 / sum(values.shape)) ** 0.5)
+
+
+def assert_uniform(name: str, values: Tensor, bound: float):
+    """Assert U(-bound, bound), five standard errors wide."""
     size = values.numel()
     assert values.abs().max() <= bound * (1 + 1e-2), name  # a hundredth is bfloat16's rounding
     assert values.abs().max() >= bound * (1 - 8 / size) - 1e-2 * bound, name
