@@ -195,12 +195,12 @@ def test_what_is_there_is_not_sent_again(api, hub):
 
 
 def test_large_files_go_ahead_of_the_commit_or_not_at_all(api, hub, monkeypatch):
-    hub.faults.append(Fault("PUT", "/lfs/*", status=None, times=99))
+    hub.faults.append(Fault("PUT", "/lfs/*", times=99))
     with pytest.raises(RuntimeError, match=r"Error while uploading 'model.safetensors'"):
         commit(api, {"model.safetensors": WEIGHTS})
     assert api.list_repo_files(MODEL) == [".gitattributes"]
     assert not hub.repositories[MODEL].large_files
-    hub.faults[:] = [Fault("PUT", "/lfs/*", status=None), Fault("PUT", "/lfs/*", status=503)]
+    hub.faults[:] = [Fault("PUT", "/lfs/*"), Fault("PUT", "/lfs/*", status=503)]
     commit(api, {"model.safetensors": io.BytesIO(WEIGHTS)})
     assert hub.files(MODEL)["model.safetensors"].content == WEIGHTS
     assert [seen.status for seen in hub.seen if seen.method == "PUT"][-3:] == [None, 503, 200]

@@ -154,10 +154,10 @@ def test_files_of_an_earlier_push_go_and_others_stay(hub, signed_in, tmp_path):
 
 
 FAULTS = {
-    "large file cut off": Fault("PUT", "/lfs/*", status=None, times=99),
+    "large file cut off": Fault("PUT", "/lfs/*", times=99),
     "storage down": Fault("PUT", "/lfs/*", status=503, times=99),
     "commit refused": Fault("POST", "*/commit/*", status=403, times=99),
-    "commit cut off": Fault("POST", "*/commit/*", status=None, times=99),
+    "commit cut off": Fault("POST", "*/commit/*", times=99),
     "hub down at the commit": Fault("POST", "*/commit/*", status=500, times=99),
     "hub down at the start": Fault("POST", "*/repos/create", status=502, times=99),
 }
@@ -183,8 +183,18 @@ def test_interrupted_push_leaves_nothing_half_done(fault, hub, signed_in):
     assert len(hub.titles(NAME)) == 3
 
 
+def test_lost_answer_does_not_make_a_second_commit(hub, signed_in):
+    hub.faults.append(Fault("POST", "*/commit/*", loses_answer=True))
+    with pytest.raises(HubError, match=r"push again\. What has arrived is not sent twice"):
+        push_with_package(make_model(), make_tokenizer())
+    after = visible(hub)
+    assert "model.safetensors" in hub.files(NAME)
+    assert push_with_package(make_model(), make_tokenizer()).oid == after[0]["main"]
+    assert visible(hub) == after
+
+
 def test_first_push_interrupted_shows_no_model(hub, signed_in):
-    hub.faults.append(Fault("PUT", "/lfs/*", status=None, times=99))
+    hub.faults.append(Fault("PUT", "/lfs/*", times=99))
     with pytest.raises(HubError):
         push_with_package(make_model(), make_tokenizer())
     assert hub.titles(NAME) == ["initial commit"]
@@ -192,7 +202,7 @@ def test_first_push_interrupted_shows_no_model(hub, signed_in):
 
 
 def test_short_breaks_are_survived(hub, signed_in):
-    hub.faults.append(Fault("PUT", "/lfs/*", status=None))
+    hub.faults.append(Fault("PUT", "/lfs/*"))
     hub.faults.append(Fault("POST", "*/lfs/objects/batch", status=503))
     push_with_package(make_model(), make_tokenizer())
     assert_same(pull(NAME), outputs_of(make_model(), make_tokenizer()))

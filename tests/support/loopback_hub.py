@@ -70,12 +70,14 @@ class Fault:
         path: shell pattern of their path, as in "*/commit/*".
         status: answer with this error; None reads half of what was sent and hangs up.
         times: how many requests it hits.
+        loses_answer: do what was asked, and hang up instead of saying so.
     """
 
     method: str
     path: str
-    status: int | None
+    status: int | None = None
     times: int = 1
+    loses_answer: bool = False
 
 
 class Seen(NamedTuple):
@@ -153,14 +155,14 @@ class Conversation(BaseHTTPRequestHandler):
         address = urlsplit(self.path)
         self.query, self.user = parse_qs(address.query), None
         fault = self.hub.take_fault(self.command, address.path)
-        if fault is not None and fault.status is None:
+        if fault is not None and fault.status is None and not fault.loses_answer:
             self.rfile.read(int(self.headers.get("Content-Length", 0)) // 2)
             self.close_connection = True
             self.hub.seen.append(Seen(self.command, address.path, None, None))
             return
         self.body = self._read_body()
         try:
-            if fault is not None:
+            if fault is not None and fault.status is not None:
                 raise Refusal(fault.status, "A fault that the test asked for.")
             self.user = self._who_asks()
             answer = self._dispatch(address.path)
@@ -170,7 +172,10 @@ class Conversation(BaseHTTPRequestHandler):
             self.hub.errors.append(traceback.format_exc())
             answer = _error(Refusal(400, "The loopback hub made a mistake: see its `errors`."))
         self.hub.seen.append(Seen(self.command, address.path, answer.status, self.user))
-        self._send(answer)
+        if fault is not None and fault.loses_answer:
+            self.close_connection = True
+        else:
+            self._send(answer)
 
     do_HEAD = do_POST = do_PUT = do_DELETE = do_GET
 
