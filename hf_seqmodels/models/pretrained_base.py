@@ -91,7 +91,8 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
         """
         _spell_out_pipelines(self.config)
         super().save_pretrained(save_directory, is_main_process, **kwargs)
-        if is_main_process and not kwargs.get("push_to_hub") and Path(save_directory).is_dir():
+        writes = self.should_save_on_this_rank(is_main_process) and Path(save_directory).is_dir()
+        if writes and not kwargs.get("push_to_hub"):
             self._write_code(Path(save_directory))
 
     def _upload_modified_files(self, working_dir: str | PathLike, *args: Any, **kwargs: Any):

@@ -17,6 +17,7 @@ from family_grids import GRIDS
 from hf_seqmodels import RnnSeq2SeqConfig, RnnSeq2SeqForConditionalGeneration, auto_map_for
 from hf_seqmodels.auto_classes import InstalledPipelines
 from hf_seqmodels.data import Seq2SeqCollator, Seq2SeqTokenizer, train_tokenizer
+from loopback_hub import OWNER
 
 MODELS = Path(hf_seqmodels.models.__file__).parent
 every_family = pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: grid.model_type)
@@ -167,3 +168,14 @@ def test_trainer_saves_light_checkpoints_and_a_complete_model(pair, model, tmp_p
     assert "auto_map" in read(tmp_path, "tokenizer_config.json")
     loaded = type(model).from_pretrained(tmp_path)
     torch.testing.assert_close(loaded.state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+def test_saving_and_pushing_at_once_sends_the_code_from_any_folder(model, hub, signed_in, tmp_path):
+    name, folder = f"{OWNER}/words", tmp_path / "checkpoint-3"
+    for _ in range(2):  # the second time everything is there already
+        model.save_pretrained(folder, push_to_hub=True, repo_id=name)
+        files = hub.files(name)
+        assert {path for path in files if path.endswith(".py")} == code_in(folder) != set()
+        settings = json.loads(files["config.json"].content)
+        assert settings["auto_map"] == auto_map_for(model.config)
