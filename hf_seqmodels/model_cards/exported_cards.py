@@ -4,8 +4,10 @@ import dataclasses
 import json
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -17,6 +19,11 @@ logger = logging.getLogger(__name__)
 
 CARD_FILE = "README.md"
 RUN_FILE = "metrics.json"
+STATE_FILE = "trainer_state.json"
+# what a run tells of every step of it
+FACTS_OF_ALL_STEPS = (
+    *("license", "language", "dataset", "base_model", "data", "command", "options", "environment"),
+)
 _PICTURE = re.compile(r"!\[[^\]\n]*\]\(\s*<?([^)\s>]+)")
 
 
@@ -34,7 +41,7 @@ def card_for_export(
 
     A README.md in the folder of origin that somebody wrote or edited is kept to the letter, with a
     message. One of ours is written anew, so that its code fits the export, from the facts in it;
-    without any card, from those in the `metrics.json` of a training script.
+    without any card, from the `metrics.json` of a training script or the state of a Trainer.
 
     Args:
         model: the model.
@@ -76,7 +83,7 @@ def pictures_in(card: str) -> list[str]:
         Relative names of files, in the order of the card; pictures elsewhere on the web and paths
         that lead out of the folder are left out.
     """
-    found = [name.replace("%20", " ") for name in _PICTURE.findall(card)]
+    found = [unquote(name) for name in _PICTURE.findall(card)]
     beside = [
         name
         for name in found
@@ -95,14 +102,32 @@ def _known_facts(folder: Path, card: str | None) -> dict[str, Any]:
 
 
 def _facts_beside(folder: Path) -> dict[str, Any]:
-    path = folder / RUN_FILE
-    if not path.is_file():
+    """Return what files of a training script or a Trainer tell of the model in a folder."""
+    if (folder / RUN_FILE).is_file():
+        return _read(folder / RUN_FILE, facts_of_run)
+    if not (folder / STATE_FILE).is_file():
         return {}
+    facts = _read(folder / STATE_FILE, _facts_of_state)
+    if (folder.parent / RUN_FILE).is_file():  # its scores and examples are those of another step
+        run = _read(folder.parent / RUN_FILE, facts_of_run)
+        facts |= {name: run[name] for name in FACTS_OF_ALL_STEPS if name in run}
+    return facts
+
+
+def _facts_of_state(state: dict[str, Any]) -> dict[str, Any]:
+    """Return what the state of a Trainer tells of its step; of scores, their scale is not known."""
+    step = state["global_step"]
+    entries = [entry for entry in state["log_history"] if entry.get("step") == step]
+    losses = [entry["eval_loss"] for entry in entries if "eval_loss" in entry]
+    facts: dict[str, Any] = {"training": {"epochs": state["epoch"], "steps": step}}
+    return facts | ({"metrics": {"validation": {"loss": losses[-1]}}} if losses else {})
+
+
+def _read(path: Path, facts_of: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        facts = facts_of_run(record)
+        facts = facts_of(json.loads(path.read_text(encoding="utf-8")))
         CardFacts(**facts)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        logger.warning(f"{path} is passed over, since no training script wrote it: {error}")
+        logger.warning(f"{path} is passed over, since it is not as training writes it: {error!r}")
         return {}
     return facts

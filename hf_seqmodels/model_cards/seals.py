@@ -28,8 +28,10 @@ def sealed(text: str, facts: Mapping[str, Any]) -> str:
     """
     text = text.strip() + "\n"
     lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in facts.items()]
-    # two dashes could end the comment; within JSON they can only be in a text, where this is a dash
-    written = ("{" + ",\n".join(lines) + "}").replace("--", "-\\u002d")
+    # what could end the comment stands, in JSON, only in texts, which may have it as an escape
+    written = "{" + ",\n".join(lines) + "}"
+    for mark, escape in (("--", r"-\u002d"), ("<", r"\u003c"), (">", r"\u003e")):
+        written = written.replace(mark, escape)
     checksum = _checksum(text, written)
     return f"{text}\n<!-- {_NOTE}\nchecksum: {checksum}\nfacts: {written}\n-->\n"
 

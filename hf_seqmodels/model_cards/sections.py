@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 from transformers import PreTrainedModel
@@ -152,10 +153,11 @@ def alignments(facts: CardFacts) -> str:
     """
     if not facts.alignment_picture:
         return ""
+    target = quote(facts.alignment_picture)
     return (
         "Where the model looks in the source (columns) while it writes each token (rows); the "
         "darker, the more attention.\n\n"
-        f"![Attention of the model on a few sources]({facts.alignment_picture.replace(' ', '%20')})"
+        f"![Attention of the model on a few sources]({target})"
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 
 import pytest
 from huggingface_hub import ModelCard
@@ -94,6 +95,8 @@ def test_facts_come_from_the_record_where_there_is_no_card(model, run_folder):
 
 
 def test_a_picture_that_is_not_there_is_not_shown(model, run_folder):
+    card = render_card(model, name="a", alignment_picture="a )b.png")
+    assert pictures_in(card) == ["a )b.png"]
     (run_folder / "alignments.png").unlink()
     assert pictures_in(card_for_export(model, source=run_folder, name="a")) == []
 
@@ -127,11 +130,33 @@ def test_the_seal_holds_through_the_hub_client_and_line_ends_of_windows(model, r
 
 
 def test_the_seal_ends_nowhere_before_its_end(model):
-    card = render_card(model, name="a", environment={"note": "--> <!-- -- --->"})
+    card = render_card(model, name="a", environment={"note": "--> <!-- -- ---> </p>"})
     comment = card[card.rindex("\n<!--") :]
     assert comment.count("-->") == 1
-    assert "--" not in comment.strip().removeprefix("<!--").removesuffix("-->")
-    assert facts_in_card(card) == {"environment": {"note": "--> <!-- -- --->"}}
+    assert not re.search("--|[<>]", comment.strip().removeprefix("<!--").removesuffix("-->"))
+    assert facts_in_card(card) == {"environment": {"note": "--> <!-- -- ---> </p>"}}
+
+
+def test_checkpoints_of_a_trainer_tell_of_their_own_step(model, run_folder):
+    checkpoint = run_folder / "checkpoint-20"
+    checkpoint.mkdir()
+    history = [
+        {"step": 10, "eval_loss": 2.5},
+        {"step": 20, "loss": 1.5},
+        {"step": 20, "eval_loss": 1.25, "eval_accuracy": 0.5},
+    ]
+    state = {"global_step": 20, "epoch": 1.5, "log_history": history}
+    (checkpoint / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
+    card = card_for_export(model, source=checkpoint, name="a")
+    assert facts_in_card(card) == {
+        "training": {"epochs": 1.5, "steps": 20},
+        "metrics": {"validation": {"loss": 1.25}},
+        **{name: RECORD[name] for name in ("data", "command", "options")},
+        "environment": RECORD["machine"],
+    }
+    (run_folder / "metrics.json").unlink()
+    card = card_for_export(model, source=checkpoint, name="a")
+    assert set(facts_in_card(card)) == {"training", "metrics"}
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"test": 5}', '{"examples": [1]}'])
