@@ -5,7 +5,8 @@ this folder is flat and every import between its files names the file itself, on
 
 Reading order: `configuration_<family>.py` (the options), `modeling_<family>.py` (reads top to
 bottom), then the parts it is made of: `layers_recurrent.py`, `layers_attention.py`,
-`layers_decoder.py`, `cache_recurrent.py`, `outputs.py` (with the loss), `pretrained_base.py`.
+`layers_decoder.py`, `cache_recurrent.py`, or `layers_transformer.py`, `layers_positions.py`,
+`layers_heads.py`; `outputs.py` (with the loss), `pretrained_base.py`.
 Beside the models stand `tokenization_seq2seq.py`, a source and a target tokenizer as one, and the
 `pipeline_*` files.
 
