@@ -3,7 +3,8 @@
 Importing the package registers its model families with the Auto classes of transformers, and their
 tasks with `pipeline()`; it does nothing else. What stands around the models loads on first use:
 `hf_seqmodels.data` (tokenizers, files, batches), `hf_seqmodels.evaluation` (metrics, decoding,
-n-best lists, alignments), `hf_seqmodels.analysis` (plots) and `hf_seqmodels.hub` (export, push).
+n-best lists, alignments), `hf_seqmodels.analysis` (plots), `hf_seqmodels.model_cards` (README.md of
+checkpoints) and `hf_seqmodels.hub` (export, push).
 """
 
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ from hf_seqmodels.models.modeling_rnn_seq2seq import (
 from hf_seqmodels.models.pipeline_seq2seq_generation import Seq2SeqGenerationPipeline
 
 if TYPE_CHECKING:
-    from hf_seqmodels import analysis, data, evaluation, hub
+    from hf_seqmodels import analysis, data, evaluation, hub, model_cards
 
 __version__ = "0.1.0.dev0"
 
@@ -50,11 +51,12 @@ __all__ = [
     "data",
     "evaluation",
     "hub",
+    "model_cards",
     "register",
 ]
 
 __getattr__, __dir__ = lazy_exports(
-    __name__, {name: name for name in ("analysis", "data", "evaluation", "hub")}
+    __name__, {name: name for name in ("analysis", "data", "evaluation", "hub", "model_cards")}
 )
 
 register()

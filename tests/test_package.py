@@ -85,7 +85,8 @@ def test_import_loads_only_what_the_list_allows():
 
 @pytest.mark.slow
 def test_opening_the_packages_around_the_models_loads_nothing_heavy():
-    packages = {f"hf_seqmodels.{name}" for name in ("analysis", "data", "evaluation", "hub")}
+    names = ("analysis", "data", "evaluation", "hub", "model_cards")
+    packages = {f"hf_seqmodels.{name}" for name in names}
     loaded = modules_loaded_by("import " + ", ".join(packages))
     assert packages <= loaded
     assert loaded.isdisjoint(LOADED_WHEN_USED)
@@ -97,7 +98,7 @@ def test_every_public_name_is_there():
     assert set(hf_seqmodels.__all__) <= set(dir(hf_seqmodels))
 
 
-@pytest.mark.parametrize("name", ["analysis", "data", "evaluation", "hub"])
+@pytest.mark.parametrize("name", ["analysis", "data", "evaluation", "hub", "model_cards"])
 def test_lazy_package_is_the_package(name):
     assert getattr(hf_seqmodels, name).__name__ == f"hf_seqmodels.{name}"
 
