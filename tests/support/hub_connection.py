@@ -15,7 +15,9 @@ from huggingface_hub import constants
 from huggingface_hub.utils import _http
 
 SETTINGS = ("HF_ENDPOINT", "HF_HOME", "HF_TOKEN", "HF_HUB_CACHE", "HF_MODULES_CACHE")
-SETTINGS += ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HUGGING_FACE_HUB_TOKEN")
+SETTINGS += ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH")
+SETTINGS += ("HF_OIDC_RESOURCE", "HF_HUB_DISABLE_IMPLICIT_TOKEN")
+NO_PROXY = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
 
 def hub_environment(
@@ -32,8 +34,8 @@ def hub_environment(
     kept = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     access = {} if token is None else {"HF_TOKEN": token}
     ours = {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"}
-    ours |= {"HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "127.0.0.1"}
-    return {**kept, **ours, **access, **more}
+    ours |= {"HF_HUB_DISABLE_TELEMETRY": "1"}
+    return {**kept, **ours, **NO_PROXY, **access, **more}
 
 
 def connect(
@@ -58,11 +60,13 @@ def connect(
         "HF_HUB_OFFLINE": False,
         "HF_HUB_DISABLE_XET": True,
         "HF_HUB_DISABLE_TELEMETRY": True,
+        "HF_HUB_DISABLE_IMPLICIT_TOKEN": False,
     }.items():
         monkeypatch.setattr(constants, name, value)
     for name in SETTINGS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    for name, value in NO_PROXY.items():
+        monkeypatch.setenv(name, value)
     if token is not None:
         monkeypatch.setenv("HF_TOKEN", token)
     # the objects behind the functions that carry their own copy of the address
