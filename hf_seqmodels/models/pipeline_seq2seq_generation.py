@@ -86,13 +86,13 @@ class Seq2SeqGenerationPipeline(Pipeline):
                 f"{TASK} needs the tokenizer of the model, got None. Pass tokenizer=..., for "
                 'instance AutoTokenizer.from_pretrained("path or name").'
             )
-        target_size = getattr(config, "decoder_vocab_size", None)
+        sizes = [getattr(config, name, None) for name in ("vocab_size", "decoder_vocab_size")]
         has_target_side = target_side(self.tokenizer) is not self.tokenizer
         has_target_side |= getattr(self.tokenizer, "separate_vocabs", False)  # as in Marian
-        if target_size not in (None, config.vocab_size) and not has_target_side:
+        if None not in sizes and sizes[0] != sizes[1] and not has_target_side:
             raise ValueError(
-                f"The model writes in a vocabulary of its own (decoder_vocab_size={target_size}, "
-                f"vocab_size={config.vocab_size}), but {type(self.tokenizer).__name__} has no "
+                f"The model writes in a vocabulary of its own (vocab_size={sizes[0]}, "
+                f"decoder_vocab_size={sizes[1]}), but {type(self.tokenizer).__name__} has no "
                 "target side. Load both with AutoTokenizer.from_pretrained, with hf_seqmodels "
                 "imported or with trust_remote_code=True."
             )
@@ -108,7 +108,7 @@ class Seq2SeqGenerationPipeline(Pipeline):
                 num_return_sequences, generation_config, ...), and these:
                 `batch_size`, sources at a time;
                 `max_source_length`, in tokens: the rest is cut off;
-                `truncation=True` cuts off what model and tokenizer do not allow;
+                `truncation=True` cuts off what model and tokenizer do not allow, `False` nothing;
                 `return_text=False` leaves the text out;
                 `return_tensors=True` gives token ids, and the text only with `return_text=True`;
                 `return_scores=True`;
@@ -138,7 +138,7 @@ class Seq2SeqGenerationPipeline(Pipeline):
         return super().__call__(inputs, **kwargs)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Save model and tokenizer as each of them does it, with no trace of the pipeline.
+        """Save model and tokenizer, each as it saves itself.
 
         Args:
             save_directory: the folder.
@@ -168,18 +168,26 @@ class Seq2SeqGenerationPipeline(Pipeline):
         for name in kwargs:
             if name in REFUSED_ARGUMENTS:
                 raise ValueError(f"{TASK} cannot take {name}: {REFUSED_ARGUMENTS[name]}.")
-        before = getattr(self, "_forward_params", {}).get("generate_kwargs", {})
-        forward["generate_kwargs"] = kwargs if "generation_config" in kwargs else before | kwargs
+        before = dict(getattr(self, "_forward_params", {}).get("generate_kwargs", {}))
+        for limits in (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")):
+            if kwargs.keys() & set(limits):  # of the two, generate() would take the second
+                before = {name: value for name, value in before.items() if name not in limits}
+        replaces = kwargs.get("generation_config") is not None
+        forward["generate_kwargs"] = kwargs if replaces else before | kwargs
         return preprocess, forward, postprocess
 
     def preprocess(
-        self, source: Any, truncation: bool | str = False, max_source_length: int | None = None
+        self,
+        source: Any,
+        truncation: bool | str | None = None,
+        max_source_length: int | None = None,
     ) -> dict[str, list[int]]:
         """Encode one source.
 
         Args:
             source: the text.
-            truncation: whether to cut it at what model and tokenizer allow.
+            truncation: whether to cut it, without max_source_length at what model and tokenizer
+                allow; None cuts where there is a max_source_length.
             max_source_length: longest source in tokens, or None.
 
         Returns:
@@ -196,7 +204,7 @@ class Seq2SeqGenerationPipeline(Pipeline):
                 "a column, dataset['name'], and '' where a text is missing."
             )
         cut: dict[str, Any] = {}
-        if truncation or max_source_length is not None:
+        if truncation or (truncation is None and max_source_length is not None):
             longest = self._longest_source() if max_source_length is None else max_source_length
             cut = {"truncation": truncation or True, "max_length": longest}
             if longest < 1:

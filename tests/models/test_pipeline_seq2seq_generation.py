@@ -5,7 +5,15 @@ import itertools
 import datasets
 import pytest
 import torch
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, pipeline
+from transformers import (
+    BertConfig,
+    EncoderDecoderConfig,
+    EncoderDecoderModel,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    pipeline,
+)
 from transformers.pipelines.pt_utils import KeyDataset
 
 from hf_seqmodels.data import Seq2SeqTokenizer, train_tokenizer
@@ -290,6 +298,10 @@ def test_a_call_comes_before_the_constructor():
     assert texts(pipe("a b c", generation_config=config)) == generated(
         pipe.model, pipe.tokenizer, "a b c", generation_config=config
     )
+    for limit in ({"max_length": 3}, {"max_new_tokens": 2}):
+        expected = generated(pipe.model, pipe.tokenizer, "k l m", num_beams=3, **limit)
+        assert texts(pipe("k l m", **limit, num_return_sequences=1)) == expected
+        assert expected != texts(pipe("k l m", num_return_sequences=1))
     assert len(pipe("a b")) == 2, "a call leaves no trace"
     assert config.return_dict_in_generate is None
 
@@ -330,6 +342,39 @@ def test_special_tokens_and_blanks_are_as_for_a_tokenizer():
     assert found[False, False] == "! ! </s>"
 
 
+def make_bert_pair():
+    """Two models of transformers joined as encoder and decoder; each keeps its own config."""
+    configs = [
+        BertConfig(
+            vocab_size=17,
+            hidden_size=8,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=4,
+            max_position_embeddings=6 if side == "encoder" else 20,
+            initializer_range=1.0,
+        )
+        for side in ("encoder", "decoder")
+    ]
+    config = EncoderDecoderConfig.from_encoder_decoder_configs(*configs)
+    model = EncoderDecoderModel(config=config)
+    model.generation_config.update(decoder_start_token_id=1, eos_token_id=2, pad_token_id=0)
+    return model
+
+
+def test_an_encoder_and_a_decoder_of_others_work():
+    torch.manual_seed(1)
+    settings = {"num_beams": 3, "max_new_tokens": 6}
+    pipe = make_pipe(make_bert_pair(), return_alignments=True, return_scores=True, **settings)
+    results = pipe([*SOURCES, "a b c d e f g h"], batch_size=2, truncation=True)
+    for source, outputs in zip(SOURCES, results, strict=False):
+        cut = pipe.tokenizer(source, truncation=True, max_length=6)["input_ids"]
+        text = pipe.tokenizer.decode(cut, skip_special_tokens=True)
+        assert texts(outputs) == generated(pipe.model, pipe.tokenizer, text, **settings)
+    assert results[-1][0]["alignment"]["source_tokens"] == ["a", "b", "c", "d", "e", "</s>"]
+    assert len({output["score"] for outputs in results for output in outputs}) == len(results)
+
+
 def test_sources_are_cut_where_asked():
     pipe = make_pipe("bart", max_new_tokens=3, return_alignments=True)
 
@@ -337,6 +382,7 @@ def test_sources_are_cut_where_asked():
         return pipe(source, **options)[0]["alignment"]["source_tokens"]
 
     assert seen("a b c d e", max_source_length=3) == ["a", "b", "</s>"]
+    assert seen("a b c d", max_source_length=3, truncation=False) == ["a", "b", "c", "d", "</s>"]
     assert seen("a " * 50, truncation=True) == ["a"] * 31 + ["</s>"], "positions of the model"
     pipe.tokenizer.model_max_length = 4
     assert seen("a b c d e", truncation=True) == ["a", "b", "c", "</s>"]
@@ -369,7 +415,7 @@ def test_two_tokenizers_read_and_write():
     assert output["generated_text"].strip("ABCDEFG ") == "" != output["generated_text"]
     assert output["alignment"]["source_tokens"] == ["a", "b", "c", "</s>"]
     assert set(output["alignment"]["target_tokens"]) <= {*"ABCDEFG", "<s>", "<unk>", "</s>"}
-    with pytest.raises(ValueError, match=r"decoder_vocab_size=11, vocab_size=17.*no target side"):
+    with pytest.raises(ValueError, match=r"vocab_size=17, decoder_vocab_size=11.*no target side"):
         make_pipe(model, make_tokenizer())
 
 
