@@ -242,6 +242,15 @@ def test_order_and_scale_of_the_weights_do_not_matter(family_members, tokenizer)
     assert not torch.allclose(twice, expected, atol=1e-3)
 
 
+def test_the_config_says_what_all_members_take(family_members, make_model):
+    config = EnsembleForSeq2SeqLM(family_members).config
+    assert (config.vocab_size, config.decoder_start_token_id, config.pad_token_id) == (17, 0, 0)
+    limits = [getattr(one.config, "max_position_embeddings", None) for one in family_members]
+    assert None in limits  # T5 has no limit
+    assert config.max_position_embeddings == min(filter(None, limits)) == 32
+    assert EnsembleForSeq2SeqLM([make_model("t5", 1)]).config.max_position_embeddings is None
+
+
 def test_half_precision_members_are_averaged_in_float32(make_model, tokenizer):
     members = [make_model("t5", seed).eval().to(torch.bfloat16) for seed in (1, 2)]
     inputs = encode(tokenizer, ["a b c"])
