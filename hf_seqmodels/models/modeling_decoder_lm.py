@@ -17,7 +17,6 @@ from transformers.modeling_outputs import (
     SequenceClassifierOutputWithPast,
     TokenClassifierOutput,
 )
-from transformers.modeling_utils import slice_logits_to_keep
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
@@ -399,7 +398,8 @@ class DecoderLMForCausalLM(DecoderLMPreTrainedModel, GenerationMixin):
                 predicts the next one of its row. Where documents are packed, skip the first token
                 of each, as transformers' collator does.
             use_cache: return keys and values; off while there are labels.
-            logits_to_keep: score the last tokens alone, so many or those of an index; 0 is all.
+            logits_to_keep: score so many last tokens alone, or those at these positions, (K,); 0 is
+                all.
             num_items_in_batch: targets that the loss is divided by, when the batch is one part of a
                 larger one.
             **kwargs: see `DecoderLMModel`; also `shift_labels`, labels that are shifted already.
@@ -427,8 +427,8 @@ class DecoderLMForCausalLM(DecoderLMPreTrainedModel, GenerationMixin):
             use_cache=use_cache if targets is None else False,
             **kwargs,
         )
-        hidden_states = slice_logits_to_keep(outputs.last_hidden_state, logits_to_keep)
-        logits = self.lm_head(hidden_states)  # (B, T, V)
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(outputs.last_hidden_state[:, kept])  # (B, T, V)
         loss = None
         if targets is not None:
             if targets.shape != logits.shape[:2]:
