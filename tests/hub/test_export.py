@@ -11,6 +11,7 @@ import torch
 from transformers import AutoTokenizer, BartConfig, BartModel
 
 import hf_seqmodels.models
+from family_cases import representatives_of
 from family_grids import GRIDS
 from hf_seqmodels import RnnSeq2SeqForConditionalGeneration, auto_map_for
 from hf_seqmodels.data import train_tokenizer
@@ -209,6 +210,18 @@ def test_exported_checkpoint_is_the_same_for_strangers_and_stays_complete(tmp_pa
         for name, path in files_of(again).items():
             if not name.endswith("tokenizer_config.json"):  # whose defaults are written out
                 assert path.read_bytes() == (folder / name).read_bytes(), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "grid",
+    [grid for grid in GRIDS if grid.family.tokenizer_class is None],  # the others: above
+    ids=lambda grid: grid.model_type,
+)
+def test_export_of_every_other_family_passes_its_own_check(grid, tmp_path):
+    tokenizer = train_tokenizer(["abc cab"], model="char")
+    model = representatives_of(grid)[0].model(dtype=torch.float32)
+    assert is_export(export(model, tokenizer, tmp_path / "exported"))
 
 
 @pytest.mark.slow
