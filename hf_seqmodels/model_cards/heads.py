@@ -10,6 +10,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 PACKAGE = "hf_seqmodels"
 IMPORT_LINE = f"import {PACKAGE}  # registers the model and tokenizer classes"
 SAMPLE_TEXT = "An example."
+NEW_TOKENS = 20
 
 
 @dataclass(frozen=True)
@@ -200,9 +201,9 @@ class Snippets:
             Lines of Python.
         """
         more = ", trust_remote_code=True" if remote_code else ""
-        # left alone, text-generation samples and writes 256 tokens
-        is_lm = self.head.task == "text-generation"
-        settings = ", max_new_tokens=20, do_sample=False" if is_lm else ""
+        settings = ""
+        if self.head.task == "text-generation":  # left alone, it samples and writes 256 tokens
+            settings = f", max_new_tokens={self._new_tokens()}, do_sample=False"
         lines = [first_line] if first_line else []
         lines += [
             "from transformers import pipeline",
@@ -243,6 +244,13 @@ class Snippets:
             return ["print(model.generate(**batch))"]
         line = "print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))"
         return [line] if self.output is None else [line, f"# {[self.output]}"]
+
+    def _new_tokens(self) -> int:
+        """Return how many tokens to write: a few, within the length that the model is made for."""
+        assert self.tokenizer is not None  # there is no pipeline without
+        longest = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        room = longest - len(self.tokenizer(self.text)["input_ids"]) if longest else NEW_TOKENS
+        return max(1, min(NEW_TOKENS, room))
 
     def _some_ids(self) -> list[int]:
         """Return three ids from the end of the vocabulary, where no special tokens are."""

@@ -205,8 +205,9 @@ def training(facts: CardFacts) -> str:
     """
     blocks = []
     if facts.training:
-        names = [one_line(name.replace("_", " ")) for name in facts.training]
-        blocks.append(table(names, [[_number(value) for value in facts.training.values()]]))
+        known = {name: value for name, value in facts.training.items() if value is not None}
+        names = [one_line(name.replace("_", " ")) for name in known]
+        blocks.append(table(names, [[_number(value) for value in known.values()]]))
     if facts.command:
         blocks += ["The command:", fenced("bash", facts.command)]
     if facts.options:

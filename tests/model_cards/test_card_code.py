@@ -69,6 +69,16 @@ def test_code_for_texts_runs_without_an_example(model_type, tmp_path, monkeypatc
         assert promised_by(block) is None
 
 
+def test_code_of_a_language_model_keeps_to_its_positions(tmp_path, monkeypatch):
+    model, tokenizer = make_carded(
+        "seqmodels_decoder_lm", "AutoModelForCausalLM", max_position_embeddings=16
+    )
+    card = save_with_card(model, tokenizer, tmp_path / "short", examples=[["abc de abc", "abc"]])
+    monkeypatch.chdir(tmp_path)
+    assert "max_new_tokens=6, do_sample=False" in card
+    assert run_block(python_blocks(card)[1])
+
+
 def test_code_of_a_model_that_samples_promises_no_output(tmp_path):
     model, tokenizer = make_carded("seqmodels_rnn_seq2seq", "AutoModelForSeq2SeqLM")
     model.generation_config.do_sample = True

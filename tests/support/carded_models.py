@@ -17,21 +17,22 @@ HEADS = [
 ]
 
 
-def make_carded(model_type: str, auto_class: str, *, seed: int = 2) -> tuple[Any, Any]:
-    """Return a tiny model, and a tokenizer that fits it."""
+def make_carded(model_type: str, auto_class: str, **changes: Any) -> tuple[Any, Any]:
+    """Return a tiny model, with changes to its config, and a tokenizer that fits it."""
     family = next(family for family in FAMILIES if family.model_type == model_type)
     grid = next(grid for grid in GRIDS if grid.model_type == model_type)
-    tokenizer: Any = train_tokenizer(TEXTS, model="char")
+    has_two_sides = "decoder_vocab_size" in family.config_class.__dataclass_fields__
+    tokenizer: Any = train_tokenizer(TEXTS, model="char", append_eos=has_two_sides)
     options = {**grid.base, "vocab_size": len(tokenizer), "max_position_embeddings": 64}
-    if "decoder_vocab_size" in family.config_class.__dataclass_fields__:
+    if has_two_sides:
         target = train_tokenizer([*TEXTS, "XYZ"], model="char")
         tokenizer = Seq2SeqTokenizer.from_pair(tokenizer, target)
         options["decoder_vocab_size"] = len(target)
-    torch.manual_seed(seed)
+    torch.manual_seed(2)
     (model_class,) = (
         loaded for known, loaded in family.model_classes.items() if known.__name__ == auto_class
     )
-    model = model_class(family.config_class(**options)).eval()
+    model = model_class(family.config_class(**{**options, **changes})).eval()
     if model.can_generate():
         model.generation_config.max_new_tokens = 5
     return model, tokenizer
