@@ -6,7 +6,10 @@ width.
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
+
+CHUNK_ELEMENTS = 2**24  # of the additive scorer at a time: 64 MB in float32
 
 
 class DotScorer(nn.Module):
@@ -70,6 +73,9 @@ class AdditiveScorer(nn.Module):
     score(q, k) = v . tanh(W q + U k)
     Source: Bahdanau et al. 2015, arXiv:1409.0473, appendix A.1.2.
 
+    The sum has B * T * S * A elements. Where that is more than `CHUNK_ELEMENTS`, it is taken for
+    some queries at a time, and computed again for the backward pass.
+
     Args:
         query_size: width of a query, and the hidden width A.
         key_size: width of a key.
@@ -87,8 +93,22 @@ class AdditiveScorer(nn.Module):
 
     def forward(self, queries: Tensor, projected_keys: Tensor) -> Tensor:
         """Return unnormalised scores: (B, T, query_size), (B, S, A) -> (B, T, S)."""
-        queries = self.query_projection(queries).unsqueeze(2)  # (B, T, 1, A)
-        hidden = torch.tanh(queries + projected_keys.unsqueeze(1))  # (B, T, S, A)
+        queries = self.query_projection(queries)  # (B, T, A)
+        num_queries = max(1, CHUNK_ELEMENTS // projected_keys.numel())
+        if queries.shape[1] <= num_queries:
+            return self._score(queries, projected_keys)
+        scores = [
+            checkpoint(
+                self._score, part, projected_keys, use_reentrant=False, preserve_rng_state=False
+            )
+            if torch.is_grad_enabled()
+            else self._score(part, projected_keys)
+            for part in queries.split(num_queries, dim=1)
+        ]
+        return torch.cat(scores, dim=1)
+
+    def _score(self, queries: Tensor, keys: Tensor) -> Tensor:
+        hidden = torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1))  # (B, T, S, A)
         return self.output_projection(hidden).squeeze(-1)  # (B, T, S)
 
 

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hf_seqmodels.models.layers_attention import (
     SCORERS,
@@ -46,6 +47,57 @@ def queries_and_states(scorer: str):
         torch.randn(B, T, Q, requires_grad=True),
         torch.randn(B, S, KEY_SIZES[scorer], requires_grad=True),
     )
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the number of elements of the largest result."""
+
+    num_elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.num_elements = max(self.num_elements, result.numel())
+        return result
+
+
+@pytest.mark.parametrize("queries_at_a_time", [2, 3, 10])
+def test_additive_scores_in_chunks_are_the_scores_at_once(monkeypatch, queries_at_a_time):
+    """Values, gradients, and never more elements at a time than asked for."""
+    module = SCORERS["additive"](query_size=Q, key_size=K)
+    queries = torch.randn(B, 10, Q, requires_grad=True)
+    states = torch.randn(B, S, K, requires_grad=True)
+    leaves = [queries, states, *module.parameters()]
+    expected = module(queries, module.project_keys(states))
+    size = queries_at_a_time * B * S * Q
+    monkeypatch.setattr("hf_seqmodels.models.layers_attention.CHUNK_ELEMENTS", size + 5)
+    with LargestTensor() as largest:
+        actual = module(queries, module.project_keys(states))
+        gradients = torch.autograd.grad(actual.pow(2).sum(), leaves)
+    torch.testing.assert_close(actual, expected)
+    for one, other in zip(
+        gradients, torch.autograd.grad(expected.pow(2).sum(), leaves), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+    assert largest.num_elements == size
+    with torch.no_grad(), LargestTensor() as largest:
+        torch.testing.assert_close(module(queries, module.project_keys(states)), expected)
+    assert largest.num_elements == size
+
+
+def test_additive_scores_in_chunks_keep_less_for_the_backward_pass(monkeypatch):
+    module = SCORERS["additive"](query_size=Q, key_size=K)
+    queries, keys = torch.randn(B, 10, Q, requires_grad=True), torch.randn(B, S, Q)
+
+    def count_kept() -> int:
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()), id):
+            module(queries, keys)
+        return sum(sizes)
+
+    at_once = count_kept()
+    monkeypatch.setattr("hf_seqmodels.models.layers_attention.CHUNK_ELEMENTS", 5 * B * S * Q)
+    assert at_once > B * 10 * S * Q > 2 * count_kept()
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
