@@ -9,14 +9,17 @@ Shapes: B batch, T target length, S source length, E embedding width, D state wi
 width.
 """
 
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .layers_attention import MultiHeadAttention, ScoredAttention
-from .layers_recurrent import RecurrentStack, State, keep_rows
+from .layers_recurrent import RecurrentLayer, RecurrentStack, State, keep_rows
 
 
 class SourceMemory(NamedTuple):
@@ -45,6 +48,17 @@ class DecoderState(NamedTuple):
 
     layers: list[State]
     fed: Tensor | None = None
+
+    def flatten(self) -> list[Tensor | None]:
+        """Return all vectors in one list, `fed` last."""
+        return [*(part for layer in self.layers for part in layer), self.fed]
+
+    @classmethod
+    def unflatten(cls, parts: Sequence[Tensor], num_layers: int) -> "DecoderState":
+        """Undo `flatten`."""
+        *layers, fed = parts
+        size = len(layers) // num_layers
+        return cls([tuple(layers[i : i + size]) for i in range(0, len(layers), size)], fed)
 
 
 class DecoderStep(NamedTuple):
@@ -78,13 +92,22 @@ class HoistedInput(NamedTuple):
     gates: Tensor
     context_weight: Tensor
 
-    def at(self, position: int, context: Tensor) -> Tensor:
+    def at(self, position: int, context: Tensor | None) -> Tensor:
         """Return the whole product at one step, W [e_t ; c_t] + b."""
-        return self.gates[:, position] + F.linear(context, self.context_weight)
+        gates = self.gates[:, position]
+        return gates if context is None else gates + F.linear(context, self.context_weight)
+
+    def part(self, positions: slice) -> "HoistedInput":
+        """Return the same for some of the steps."""
+        return HoistedInput(self.gates[:, positions], self.context_weight)
 
 
 class RecurrentDecoder(nn.Module):
     """What the three decoders share: the stack and the loop over target positions.
+
+    With gradient checkpointing the loop runs in parts of about sqrt(T) steps and keeps the states
+    between them; the backward pass computes each part again (Chen et al. 2016, arXiv:1604.06174,
+    section 4.1).
 
     Args:
         stack: recurrent layers; the first reads [embedding ; context] or the embedding alone.
@@ -92,6 +115,9 @@ class RecurrentDecoder(nn.Module):
     """
 
     is_sequential = False  # True if a step depends on the attention of the step before
+    # set by activation_checkpointing_enable() of transformers
+    gradient_checkpointing = False
+    _gradient_checkpointing_func: Callable[..., tuple]
 
     def __init__(self, stack: RecurrentStack, embedding_size: int):
         super().__init__()
@@ -184,10 +210,44 @@ class RecurrentDecoder(nn.Module):
         keep_mask: Tensor | None,
         reference: bool,
     ) -> DecoderRun:
-        # The place of a hand-written backward pass: everything that a step needs is in `hoisted`,
-        # `state`, `memory`.
+        # The place of a hand-written backward pass: everything that a part needs is passed to it.
         hoisted = None if reference else self._hoist(embedded)
         masks = self.stack.sequence_masks(state.layers)
+        num_steps, run_part = embedded.shape[1], self._run_part
+        length = num_steps
+        if self.gradient_checkpointing and self.training:
+            length = math.isqrt(num_steps)
+            run_part = partial(self._gradient_checkpointing_func, run_part)
+        runs: list[DecoderRun] = []
+        for start in range(0, num_steps, length):
+            part = slice(start, start + length)
+            # one by one: reentrant checkpointing gives no gradient to what lies in a tuple
+            results = run_part(
+                masks,
+                None if keep_mask is None else keep_mask[:, part],
+                embedded[:, part],
+                *((None, None) if hoisted is None else hoisted.part(part)),
+                *memory,
+                *state.flatten(),
+            )
+            runs.append(self._as_run(results))
+            state = runs[-1].state
+        return runs[0] if len(runs) == 1 else _join_runs(runs)
+
+    def _run_part(
+        self,
+        masks: list[Tensor | None],
+        keep_mask: Tensor | None,
+        embedded: Tensor,
+        gates: Tensor | None,
+        context_weight: Tensor | None,
+        *memory_and_state: Tensor,
+    ) -> tuple[Tensor | None, ...]:
+        memory = SourceMemory(*memory_and_state[:4])
+        state = DecoderState.unflatten(memory_and_state[4:], len(self.stack.layers))
+        hoisted = None
+        if gates is not None and context_weight is not None:
+            hoisted = HoistedInput(gates, context_weight)
         steps: list[DecoderStep] = []
         for t in range(embedded.shape[1]):
             step = self.step(
@@ -199,15 +259,21 @@ class RecurrentDecoder(nn.Module):
             steps.append(step)
         layer_outputs = zip(*(step.layer_outputs for step in steps), strict=True)
         weights = [step.weights for step in steps if step.weights is not None]
-        return DecoderRun(
-            readout=torch.stack([step.readout for step in steps], dim=1),
-            layer_outputs=[torch.stack(outputs, dim=1) for outputs in layer_outputs],
-            state=state,
-            weights=torch.cat(weights, dim=2) if weights else None,
+        return (
+            torch.stack([step.readout for step in steps], dim=1),
+            torch.cat(weights, dim=2) if weights else None,
+            *(torch.stack(outputs, dim=1) for outputs in layer_outputs),
+            *state.flatten(),
         )
 
+    def _as_run(self, results: tuple[Tensor, ...]) -> DecoderRun:
+        readout, weights, *others = results
+        num_layers = len(self.stack.layers)
+        state = DecoderState.unflatten(others[num_layers:], num_layers)
+        return DecoderRun(readout, others[:num_layers], state, weights)
+
     def _hoist(self, embedded: Tensor) -> HoistedInput:
-        weight, _, bias, _ = self.stack.layers[0].weights()
+        weight, _, bias, _ = cast(RecurrentLayer, self.stack.layers[0]).weights()
         embedding_weight = weight[:, : self.embedding_size]
         return HoistedInput(
             F.linear(embedded, embedding_weight, bias), weight[:, self.embedding_size :]
@@ -221,8 +287,20 @@ class RecurrentDecoder(nn.Module):
 
 def _keep_state(keep: Tensor, new: DecoderState, old: DecoderState) -> DecoderState:
     layers = [keep_rows(keep, *pair) for pair in zip(new.layers, old.layers, strict=True)]
-    fed = None if new.fed is None else torch.where(keep[:, None], new.fed, old.fed)
-    return DecoderState(layers, fed)
+    if new.fed is None or old.fed is None:
+        return DecoderState(layers)
+    return DecoderState(layers, torch.where(keep[:, None], new.fed, old.fed))
+
+
+def _join_runs(runs: list[DecoderRun]) -> DecoderRun:
+    layer_outputs = zip(*(run.layer_outputs for run in runs), strict=True)
+    weights = [run.weights for run in runs if run.weights is not None]
+    return DecoderRun(
+        readout=torch.cat([run.readout for run in runs], dim=1),
+        layer_outputs=[torch.cat(outputs, dim=1) for outputs in layer_outputs],
+        state=runs[-1].state,
+        weights=torch.cat(weights, dim=2) if weights else None,
+    )
 
 
 class FixedContextDecoder(RecurrentDecoder):
@@ -241,6 +319,7 @@ class FixedContextDecoder(RecurrentDecoder):
     def _run_whole(
         self, embedded: Tensor, state: DecoderState, memory: SourceMemory, lengths: Tensor | None
     ) -> DecoderRun:
+        assert memory.summary is not None
         summary = memory.summary[:, None].expand(-1, embedded.shape[1], -1)  # (B, T, C)
         inputs = torch.cat([embedded, summary], dim=-1)
         outputs, layers = self.stack(inputs, state.layers, lengths=lengths)

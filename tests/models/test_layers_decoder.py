@@ -1,7 +1,10 @@
 """The three decoders against loops over their equations, values and gradients, in float64."""
 
+from functools import partial
+
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from hf_seqmodels.models.layers_attention import make_attention
 from hf_seqmodels.models.layers_decoder import (
@@ -325,3 +328,58 @@ def test_a_decoder_without_a_kernel_says_so():
     decoder = RecurrentDecoder(Setting("current").decoder.stack, E)
     with pytest.raises(NotImplementedError, match="RecurrentDecoder runs step by step"):
         decoder(torch.randn(B, T, E), Setting("current").first_state(), SourceMemory(*[None] * 4))
+
+
+def enable_checkpointing(decoder, **options):
+    """Do what transformers does to every module that can checkpoint."""
+    for module in decoder.modules():
+        if hasattr(module, "gradient_checkpointing"):
+            module.gradient_checkpointing = True
+            module._gradient_checkpointing_func = partial(checkpoint, **options)
+
+
+def run_long(setting, num_tokens: int):
+    """Run a decoder over a long target, the rows of different lengths."""
+    torch.manual_seed(3)
+    embedded = torch.randn(B, num_tokens, E, requires_grad=True)
+    keep_mask = torch.arange(num_tokens) < torch.tensor([num_tokens, 5, 1])[:, None]
+    run = setting.decoder(embedded, setting.first_state(), setting.memory(), keep_mask=keep_mask)
+    return embedded, run
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+@pytest.mark.parametrize("kind", ["previous", "feeding"])
+def test_checkpointed_parts_give_the_values_and_gradients_of_the_whole_loop(kind, use_reentrant):
+    """With dropout, an odd number of steps, the LSTM's two states and rows of different lengths."""
+    setting = Setting(kind, cell="lstm", dropout=0.5)
+    results = []
+    for checkpointing in (False, True):
+        if checkpointing:
+            enable_checkpointing(setting.decoder, use_reentrant=use_reentrant)
+        embedded, run = run_long(setting, 11)
+        values = [run.readout, run.weights, *run.layer_outputs]
+        values += [part for part in run.state.flatten() if part is not None]
+        leaves = [embedded, setting.encoder_states, *(p for s in setting.layers for p in s)]
+        leaves += setting.decoder.parameters()
+        sum(value.pow(2).sum() for value in values).backward()
+        results.append([*values, *(leaf.grad.clone() for leaf in leaves)])
+        for leaf in leaves:
+            leaf.grad = None
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("kind", ["previous", "feeding"])
+def test_checkpointed_parts_keep_few_numbers_of_a_long_target(kind):
+    """Four times the steps keep far less than four times the numbers inside a cell."""
+
+    def count_kept(num_tokens: int) -> int:
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()), id):
+            run_long(setting, num_tokens)
+        return sum(sizes)
+
+    setting = Setting(kind, cell="lstm")
+    without = count_kept(64)
+    enable_checkpointing(setting.decoder, use_reentrant=False)
+    assert count_kept(64) < without / 10
