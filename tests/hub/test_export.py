@@ -15,11 +15,12 @@ from family_cases import representatives_of
 from family_grids import GRIDS
 from hf_seqmodels import RnnSeq2SeqForConditionalGeneration, auto_map_for
 from hf_seqmodels.data import train_tokenizer
-from hf_seqmodels.hub import export, exporting, load_checkpoint, verification
+from hf_seqmodels.hub import export, exporting, load_checkpoint, push, verification
 from hf_seqmodels.hub.__main__ import main
 from hf_seqmodels.hub.exporting import MOST_CODE_FILES, files_of, is_export
 from hub_checkpoints import assert_same, make_model, make_tokenizer, outputs_of, pull_as_stranger
 from hub_connection import hub_environment
+from loopback_hub import OWNER
 
 MODELS = Path(hf_seqmodels.models.__file__).parent
 WEIGHTS_AND_SETTINGS = {"README.md", "config.json", "model.safetensors"}
@@ -177,12 +178,28 @@ RESAVED = """
 import sys
 sys.modules["hf_seqmodels"] = None  # any import of the package fails from here on
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-for name in ("exported", "again"):
-    model = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=True)
-    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=True)
-    model.save_pretrained("again" if name == "exported" else "once_more")
-    tokenizer.save_pretrained("again" if name == "exported" else "once_more")
+for loaded, saved in zip(sys.argv[1:], sys.argv[2:]):
+    model = AutoModelForSeq2SeqLM.from_pretrained(loaded, trust_remote_code=True)
+    tokenizer = AutoTokenizer.from_pretrained(loaded, trust_remote_code=True)
+    model.save_pretrained(saved)
+    tokenizer.save_pretrained(saved)
 """
+
+
+def saved_again_by_a_stranger(name, folders, place, environment):
+    """Load a model without the package, save it, load that, and so on; return the folders."""
+    command = [sys.executable, "-c", RESAVED, name, *folders]
+    finished = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    return [place / folder for folder in folders]
+
+
+def assert_complete(folder, contents):
+    """Check that a folder holds what was loaded, but for the card."""
+    assert set(files_of(folder)) == set(contents) - {"README.md", ".gitattributes"}
+    for name, path in files_of(folder).items():
+        if not name.endswith("tokenizer_config.json"):  # whose defaults are written out
+            assert path.read_bytes() == contents[name], name
 
 
 @pytest.mark.slow
@@ -200,16 +217,20 @@ def test_exported_checkpoint_is_the_same_for_strangers_and_stays_complete(tmp_pa
     found = pull_as_stranger("exported", tmp_path, environment)
     assert_same(found, outputs_of(model, tokenizer))
     # saved again by somebody without the package, it has all its files again
-    command = [sys.executable, "-c", RESAVED]
-    finished = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert finished.returncode == 0, finished.stderr
-    for again in (tmp_path / "again", tmp_path / "once_more"):
-        assert set(files_of(again)) == set(files_of(folder)) - {"README.md"}
-        for name, path in files_of(again).items():
-            if not name.endswith("tokenizer_config.json"):  # whose defaults are written out
-                assert path.read_bytes() == (folder / name).read_bytes(), name
+    contents = {path: file.read_bytes() for path, file in files_of(folder).items()}
+    for again in saved_again_by_a_stranger("exported", ("b", "c"), tmp_path, environment):
+        assert_complete(again, contents)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+def test_pulled_model_is_saved_complete_by_strangers(hub, signed_in, tmp_path):
+    name = f"{OWNER}/words"
+    push(make_model(), name, tokenizer=make_tokenizer(), verify=False)
+    contents = {path: file.content for path, file in hub.files(name).items()}
+    environment = hub_environment(hub.endpoint, tmp_path / "home")
+    (again,) = saved_again_by_a_stranger(name, ("again",), tmp_path, environment)
+    assert_complete(again, contents)
 
 
 @pytest.mark.slow
