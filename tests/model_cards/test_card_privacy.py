@@ -37,7 +37,7 @@ def test_secret_options_are_known_by_their_names(option, secret):
         ("~me/train.tsv", "train.tsv"),
         ("file:///data/me/train.tsv", "train.tsv"),
         (r"C:\Users\me\train.tsv", "train.tsv"),
-        ("C:/Users/me/train.tsv", "train.tsv"),
+        ("C:/data/me/train.tsv", "train.tsv"),
         ("a=/data/me/x,b=/data/me/y", "a=x,b=y"),
         (Path("/data/me/x"), "x"),
         ({"a": ["/data/me/x", 1], "b": None}, {"a": ["x", 1], "b": None}),
