@@ -1,4 +1,4 @@
-"""The parts of a transformer block: self-attention, feed-forward layers, normalisation, and their
+"""Transformer blocks and their parts: self-attention, feed-forward layers, normalisation, and their
 initialisation.
 
 Shapes: B batch, T tokens read now, K keys so far, D hidden size, H heads, G heads of keys and
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import Cache, PreTrainedConfig
 from transformers import initialization as init
 from transformers.activations import ACT2FN
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .layers_positions import rotate
@@ -247,6 +248,70 @@ def make_rms_norm(width: int, *, eps: float, use_bias: bool) -> nn.Module:
 
 
 NORMS = {"layer": make_layer_norm, "rms": make_rms_norm}
+
+
+class PreNormBlock(GradientCheckpointingLayer):
+    """Pre-norm: z = x + SelfAttention(N(x)), y = z + FFN(N(z)).
+
+    Args:
+        self_attn: attention of the block.
+        mlp: feed-forward layer.
+        attention_norm: N beside the attention.
+        mlp_norm: N beside the feed-forward layer.
+        dropout: rate on what the two add.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_attn: SelfAttention,
+        mlp: FeedForward,
+        attention_norm: nn.Module,
+        mlp_norm: nn.Module,
+        dropout: float,
+    ):
+        super().__init__()
+        self.self_attn = self_attn
+        self.mlp = mlp
+        self.attention_norm = attention_norm
+        self.mlp_norm = mlp_norm
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, hidden_states: Tensor, **kwargs) -> Tensor:
+        """Let tokens attend, then map each: (B, T, D) -> (B, T, D).
+
+        Args:
+            hidden_states: x, (B, T, D).
+            **kwargs: arguments of the attention; the cache must be called `past_key_values`, which
+                gradient checkpointing takes away.
+
+        Returns:
+            y, (B, T, D).
+        """
+        attended, _ = self.self_attn(self.attention_norm(hidden_states), **kwargs)
+        hidden_states = hidden_states + self.dropout(attended)
+        return hidden_states + self.dropout(self.mlp(self.mlp_norm(hidden_states)))
+
+
+class PostNormBlock(PreNormBlock):
+    """Post-norm: z = N(x + SelfAttention(x)), y = N(z + FFN(z)) (Vaswani et al. 2017, 3.1)."""
+
+    def forward(self, hidden_states: Tensor, **kwargs) -> Tensor:
+        """Let tokens attend, then map each: (B, T, D) -> (B, T, D).
+
+        Args:
+            hidden_states: x, (B, T, D).
+            **kwargs: arguments of the attention.
+
+        Returns:
+            y, (B, T, D).
+        """
+        attended, _ = self.self_attn(hidden_states, **kwargs)
+        hidden_states = self.attention_norm(hidden_states + self.dropout(attended))
+        return self.mlp_norm(hidden_states + self.dropout(self.mlp(hidden_states)))
+
+
+BLOCKS = {"pre": PreNormBlock, "post": PostNormBlock}
 
 
 def initialize_transformer(module: nn.Module, *, std: float, residual_std: float):

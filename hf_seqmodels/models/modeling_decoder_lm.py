@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from transformers import Cache, DynamicCache, GenerationMixin
 from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
-from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
     BaseModelOutputWithPast,
     CausalLMOutputWithPast,
@@ -38,7 +37,14 @@ from .layers_positions import (
     join_biases_and_mask,
     rotary_waves,
 )
-from .layers_transformer import NORMS, SelfAttention, initialize_transformer, make_feed_forward
+from .layers_transformer import (
+    BLOCKS,
+    NORMS,
+    PreNormBlock,
+    SelfAttention,
+    initialize_transformer,
+    make_feed_forward,
+)
 from .outputs import IGNORED_LABEL, token_loss
 from .pretrained_base import (
     SeqModelsPreTrainedModel,
@@ -49,17 +55,16 @@ from .pretrained_base import (
 )
 
 
-class DecoderLMLayer(GradientCheckpointingLayer):
-    """Pre-norm block: z = x + SelfAttention(N(x)), y = z + FFN(N(z)).
+def make_norm(config: DecoderLMConfig) -> nn.Module:
+    """Return a normalisation of the kind that the config names."""
+    make = NORMS[config.norm_type]
+    return make(config.hidden_size, eps=config.norm_eps, use_bias=config.use_bias)
 
-    Args:
-        config: of the model.
-        layer_idx: number of the layer, its place in the cache.
-    """
 
-    def __init__(self, config: DecoderLMConfig, layer_idx: int):
-        super().__init__()
-        self.self_attn = SelfAttention(
+def make_block(config: DecoderLMConfig, layer_idx: int) -> PreNormBlock:
+    """Return block number `layer_idx` of the stack, as the config describes it."""
+    return BLOCKS[config.norm_position](
+        self_attn=SelfAttention(
             config,
             layer_idx,
             hidden_size=config.hidden_size,
@@ -69,95 +74,18 @@ class DecoderLMLayer(GradientCheckpointingLayer):
             use_bias=config.use_bias,
             dropout=config.attention_dropout,
             sliding_window=config.sliding_window,
-        )
-        self.mlp = make_feed_forward(
+        ),
+        mlp=make_feed_forward(
             gated=config.gated_mlp,
             hidden_size=config.hidden_size,
             intermediate_size=config.intermediate_size,
             hidden_act=config.hidden_act,
             use_bias=config.use_bias,
-        )
-        self.attention_norm = make_norm(config)
-        self.mlp_norm = make_norm(config)
-        self.dropout = nn.Dropout(config.hidden_dropout)
-
-    def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        rotary_waves: tuple[Tensor, Tensor] | None = None,
-        past_key_values: Cache | None = None,
-        **kwargs,
-    ) -> Tensor:
-        """Let tokens attend, then map each: (B, T, D) -> (B, T, D).
-
-        Args:
-            hidden_states: x, (B, T, D).
-            attention_mask: in the form that the attention implementation wants.
-            rotary_waves: cosines and sines that turn queries and keys, (B, 1, T, P).
-            past_key_values: keys and values so far; gains those of this call.
-            **kwargs: passed on to the attention implementation.
-
-        Returns:
-            y, (B, T, D).
-        """
-        attended, _ = self.self_attn(
-            self.attention_norm(hidden_states),
-            attention_mask=attention_mask,
-            rotary_waves=rotary_waves,
-            past_key_values=past_key_values,
-            **kwargs,
-        )
-        hidden_states = hidden_states + self.dropout(attended)
-        return hidden_states + self.dropout(self.mlp(self.mlp_norm(hidden_states)))
-
-
-class PostNormDecoderLMLayer(DecoderLMLayer):
-    """Post-norm block: z = N(x + SelfAttention(x)), y = N(z + FFN(z)) (Vaswani et al. 2017, 3.1).
-
-    Args:
-        config: of the model.
-        layer_idx: number of the layer, its place in the cache.
-    """
-
-    def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        rotary_waves: tuple[Tensor, Tensor] | None = None,
-        past_key_values: Cache | None = None,
-        **kwargs,
-    ) -> Tensor:
-        """Let tokens attend, then map each: (B, T, D) -> (B, T, D).
-
-        Args:
-            hidden_states: x, (B, T, D).
-            attention_mask: in the form that the attention implementation wants.
-            rotary_waves: cosines and sines that turn queries and keys, (B, 1, T, P).
-            past_key_values: keys and values so far; gains those of this call.
-            **kwargs: passed on to the attention implementation.
-
-        Returns:
-            y, (B, T, D).
-        """
-        attended, _ = self.self_attn(
-            hidden_states,
-            attention_mask=attention_mask,
-            rotary_waves=rotary_waves,
-            past_key_values=past_key_values,
-            **kwargs,
-        )
-        hidden_states = self.attention_norm(hidden_states + self.dropout(attended))
-        return self.mlp_norm(hidden_states + self.dropout(self.mlp(hidden_states)))
-
-
-LAYERS = {"pre": DecoderLMLayer, "post": PostNormDecoderLMLayer}
-
-
-def make_norm(config: DecoderLMConfig) -> nn.Module:
-    """Return a normalisation of the kind that the config names."""
-    make = NORMS[config.norm_type]
-    return make(config.hidden_size, eps=config.norm_eps, use_bias=config.use_bias)
+        ),
+        attention_norm=make_norm(config),
+        mlp_norm=make_norm(config),
+        dropout=config.hidden_dropout,
+    )
 
 
 class DecoderLMPreTrainedModel(SeqModelsPreTrainedModel):
@@ -171,14 +99,14 @@ class DecoderLMPreTrainedModel(SeqModelsPreTrainedModel):
     config_class = DecoderLMConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["DecoderLMLayer", "PostNormDecoderLMLayer"]  # noqa: RUF012
+    _no_split_modules = ["PreNormBlock", "PostNormBlock"]  # noqa: RUF012
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = True
     _supports_attention_backend = True
     _can_compile_fullgraph = True
-    _can_record_outputs = {"hidden_states": DecoderLMLayer, "attentions": SelfAttention}  # noqa: RUF012
+    _can_record_outputs = {"hidden_states": PreNormBlock, "attentions": SelfAttention}  # noqa: RUF012
 
     def _init_weights(self, module: nn.Module):
         std = self.config.initializer_range
@@ -202,9 +130,8 @@ class DecoderLMModel(DecoderLMPreTrainedModel):
             make_positions = ADDED_POSITIONS[config.position_embedding]
             self.positions = make_positions(config.max_position_embeddings, config.hidden_size)
         self.dropout = nn.Dropout(config.embedding_dropout)
-        layer_class = LAYERS[config.norm_position]
         self.layers = nn.ModuleList(
-            layer_class(config, index) for index in range(config.num_hidden_layers)
+            make_block(config, index) for index in range(config.num_hidden_layers)
         )
         self.norm = make_norm(config) if config.norm_position == "pre" else None
         self.gradient_checkpointing = False

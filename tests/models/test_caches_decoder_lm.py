@@ -75,6 +75,9 @@ def test_generate_writes_the_same_with_either_cache(options, mode):
     assert torch.equal(written[0], written[1])
 
 
+@pytest.mark.skipif(
+    torch.__version__.startswith("2.6."), reason="cannot trace the decorators of transformers"
+)
 @pytest.mark.parametrize("options", [KINDS[name] for name in ("learned", "rotary", "alibi")])
 def test_decoding_compiles_once_into_one_graph(options):
     torch.compiler.reset()

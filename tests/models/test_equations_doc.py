@@ -12,8 +12,7 @@ from hf_seqmodels.models.layers_attention import SCORERS, MultiHeadAttention
 from hf_seqmodels.models.layers_decoder import RecurrentDecoder
 from hf_seqmodels.models.layers_positions import ADDED_POSITIONS
 from hf_seqmodels.models.layers_recurrent import CONNECTIONS, PlainConnection
-from hf_seqmodels.models.layers_transformer import FeedForward
-from hf_seqmodels.models.modeling_decoder_lm import LAYERS
+from hf_seqmodels.models.layers_transformer import BLOCKS, FeedForward
 from hf_seqmodels.models.modeling_rnn_seq2seq import BRIDGES
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +120,6 @@ def test_every_part_with_an_equation_of_its_own_is_listed():
     choices = {*SCORERS.values(), *CONNECTIONS.values(), *BRIDGES.values(), MultiHeadAttention}
     classes = choices - {PlainConnection} | set(RecurrentDecoder.__subclasses__())
     listed = {reference.partition("::")[2] for row in ROWS for reference in references(row[1])}
-    classes |= {*LAYERS.values(), *ADDED_POSITIONS.values(), *FeedForward.__subclasses__()}
+    classes |= {*BLOCKS.values(), *ADDED_POSITIONS.values(), *FeedForward.__subclasses__()}
     missing = (steps | {one.__name__ for one in classes}) - listed
     assert not missing
