@@ -271,7 +271,10 @@ def new_record(run: Run) -> dict[str, Any]:
         "options": without_folders(options),
         "command": shell_command("python training/run_clm.py", run.argv),
         "machine": run_report.machine(),
-        "files": {"samples.jsonl": "samples", run_folder.FINISHED_FILE: "all figures of the run"},
+        "files": {
+            "samples.jsonl": "texts of the model by several ways of decoding",
+            run_folder.FINISHED_FILE: "all figures of the run",
+        },
     }
 
 

@@ -27,8 +27,15 @@ from huggingface_hub.utils import validate_repo_id
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_seqmodels.hub.checkpoints import load_checkpoint
-from hf_seqmodels.hub.exporting import CARD_FILE, WRITTEN, export, files_of, is_export
-from hf_seqmodels.model_cards import card_for_export, is_generated
+from hf_seqmodels.hub.exporting import (
+    CARD_FILE,
+    WRITTEN,
+    export,
+    files_of,
+    has_its_code,
+    is_export,
+)
+from hf_seqmodels.model_cards import card_for_export
 
 TOKEN_PAGE = "https://huggingface.co/settings/tokens"
 PULL_REQUEST = "refs/pr/"
@@ -90,7 +97,7 @@ def push(
         if source is not None:
             model, tokenizer = load_checkpoint(source, with_tokenizer=with_tokenizer)
         assert isinstance(model, PreTrainedModel)
-        if source is not None and is_export(source):
+        if source is not None and is_export(source) and has_its_code(source):
             contents: dict[str, Any] = dict(files_of(source))
             contents[CARD_FILE] = _card_of_export(source, model, tokenizer, **options).encode()
         else:
@@ -168,11 +175,8 @@ def _card_of_export(
     repo_id: str,
 ) -> str:
     """Return the card of an export, written anew for the Hub unless somebody edited it."""
-    before = (folder / CARD_FILE).read_text(encoding="utf-8")
     if card is not None:
         return card
-    if not is_generated(before):
-        return before
     name = repo_id.rpartition("/")[2]
     return card_for_export(
         model, tokenizer, source=folder, name=name, repo_id=repo_id, **facts or {}

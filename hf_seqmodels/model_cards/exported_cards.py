@@ -39,9 +39,10 @@ def card_for_export(
 ) -> str:
     """Return the card that goes with an export.
 
-    A README.md in the folder of origin that somebody wrote or edited is kept to the letter, with a
-    message. One of ours is written anew, so that its code fits the export, from the facts in it;
-    without any card, from the `metrics.json` of a training script or the state of a Trainer.
+    A README.md in the folder of origin that somebody wrote or edited, a draft of transformers' too,
+    is kept to the letter, with a message. One of ours is written anew from the facts in it, so that
+    its code fits the export. Without any card, the facts are those in the `metrics.json` of a
+    training script or in the state of a Trainer.
 
     Args:
         model: the model.
@@ -56,13 +57,15 @@ def card_for_export(
         The text of README.md.
 
     Raises:
-        ValueError: if a fact has not the form the Hub demands.
+        ValueError: if a fact has not the form the Hub demands, or cannot get into the card since
+            that is kept.
     """
     known: dict[str, Any] = {}
     if source is not None:
         card = Path(source) / CARD_FILE
         text = card.read_text(encoding="utf-8") if card.is_file() else None
         if text is not None and not is_generated(text):
+            _check_nothing_is_asked(facts, source)
             logger.warning(
                 f"{CARD_FILE} of {source} was written or edited by hand and is kept as it is. "
                 "Remove it there to get a new one."
@@ -90,6 +93,16 @@ def pictures_in(card: str) -> list[str]:
         if "://" not in name and not Path(name).is_absolute() and ".." not in Path(name).parts
     ]
     return list(dict.fromkeys(beside))
+
+
+def _check_nothing_is_asked(facts: dict[str, Any], source: str | Path) -> None:
+    asked = [name for name, value in facts.items() if value is not None]
+    if asked:
+        raise ValueError(
+            f"{CARD_FILE} of {source} was written or edited by hand and is kept as it is, so "
+            f"{', '.join(asked)} cannot be put into it. Write that into the file yourself, or "
+            "remove the file to get a new card."
+        )
 
 
 def _known_facts(folder: Path, card: str | None) -> dict[str, Any]:

@@ -118,8 +118,10 @@ def test_a_card_that_somebody_edited_is_kept(edit, model, run_folder, caplog):
     card.write_text(edit(card.read_text(encoding="utf-8")), encoding="utf-8")
     before = card.read_text(encoding="utf-8")
     with caplog.at_level(logging.WARNING, logger="hf_seqmodels"):
-        assert card_for_export(model, source=run_folder, name="a", license="mit") == before
+        assert card_for_export(model, source=run_folder, name="a", license=None) == before
     assert "edited by hand and is kept" in caplog.text
+    with pytest.raises(ValueError, match="so license cannot be put into it"):
+        card_for_export(model, source=run_folder, name="a", license="mit")
 
 
 def test_the_seal_holds_through_the_hub_client_and_line_ends_of_windows(model, run_folder):
