@@ -105,6 +105,24 @@ def is_export(folder: Path) -> bool:
     return "auto_map" in settings and not _foreign_files(folder, set(pictures_in(card)))
 
 
+def has_its_code(folder: Path) -> bool:
+    """Tell whether the code files that the settings in a folder name are beside them.
+
+    Args:
+        folder: with a config.json.
+
+    Returns:
+        False also for a pair of tokenizers that names no code.
+    """
+    settings = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))
+    references = list(settings.get("auto_map", {}).values())
+    references += [info["impl"] for info in settings.get("custom_pipelines", {}).values()]
+    if (folder / "target_tokenizer").is_dir():
+        tokenizer = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        references.append(tokenizer.get("auto_map", {}).get("AutoTokenizer", [""])[0])
+    return all((folder / f"{name.partition('.')[0]}.py").is_file() for name in references)
+
+
 def files_of(folder: Path) -> dict[str, Path]:
     """List the files of a folder.
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from hf_seqmodels import RnnSeq2SeqForConditionalGeneration, auto_map_for
 from hf_seqmodels.data import train_tokenizer
 from hf_seqmodels.hub import export, exporting, load_checkpoint, push, verification
 from hf_seqmodels.hub.__main__ import main
-from hf_seqmodels.hub.exporting import MOST_CODE_FILES, files_of, is_export
+from hf_seqmodels.hub.exporting import MOST_CODE_FILES, files_of, has_its_code, is_export
 from hub_checkpoints import assert_same, make_model, make_tokenizer, outputs_of, pull_as_stranger
 from hub_connection import hub_environment
 from loopback_hub import OWNER
@@ -66,6 +67,21 @@ def test_export_with_a_pair_of_tokenizers_holds_both_and_ten_code_files(tmp_path
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=option)
         encoding = tokenizer("abc", text_target="AB")
         assert dict(encoding) == dict(make_tokenizer()("abc", text_target="AB"))
+
+
+def test_folder_that_lacks_a_code_file_is_told(tmp_path):
+    folder = quick_export(tmp_path / "exported")
+    assert has_its_code(folder)
+    make_tokenizer().save_pretrained(tmp_path / "plain")
+    settings = read(folder, "tokenizer_config.json")
+    shutil.copy(tmp_path / "plain" / "tokenizer_config.json", folder)
+    assert not has_its_code(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    for name in ("pipeline_seq2seq_generation.py", "configuration_rnn_seq2seq.py"):
+        (folder / name).rename(tmp_path / name)
+        assert is_export(folder) and not has_its_code(folder)
+        (tmp_path / name).rename(folder / name)
+    assert has_its_code(folder)
 
 
 def test_exporting_again_replaces_the_export_and_leaves_nothing_else(tmp_path):
