@@ -79,7 +79,7 @@ class StatefulTrainer(Trainer):
         self.window_size = window_size
         self.varied_windows = varied_windows
         self._state: Any = None  # cache behind the last micro-batch
-        self._windows: ContiguousWindows | None = None
+        self._windows: Any = None  # of training, once there are some
         self._tokens_since_update: list[int] = []  # length of each window
         self.add_callback(_StatefulSteps(self))
 
@@ -117,10 +117,11 @@ class StatefulTrainer(Trainer):
         Raises:
             ValueError: if there is none.
         """
+        known: Any = self.eval_dataset
         if isinstance(eval_dataset, str):
-            eval_dataset = self.eval_dataset[eval_dataset]
+            eval_dataset = known[eval_dataset]
         elif eval_dataset is None:
-            eval_dataset = self.eval_dataset
+            eval_dataset = known
         if eval_dataset is None:
             raise ValueError("StatefulTrainer: evaluation requires an eval_dataset.")
         return self._loader(self._cut(eval_dataset, self.args.per_device_eval_batch_size))
@@ -187,9 +188,10 @@ class StatefulTrainer(Trainer):
             )
         self._tokens_since_update.append(inputs["input_ids"].shape[1])
         inputs |= {"past_key_values": self._state, "use_cache": True}
-        loss, outputs = super().compute_loss(
+        result: Any = super().compute_loss(
             model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch
         )
+        loss, outputs = result
         self._state = outputs.past_key_values
         self._state.detach()  # here backpropagation is cut
         return (loss, outputs) if return_outputs else loss
@@ -237,10 +239,13 @@ class StatefulTrainer(Trainer):
         Returns:
             Metrics without predictions.
         """
-        model = self.model.to(self.args.device).eval()
-        if hasattr(self.optimizer, "eval") and callable(self.optimizer.eval):
-            self.optimizer.eval()
-        self.callback_handler.eval_dataloader = dataloader
+        model: Any = self.model
+        optimizer: Any = self.optimizer
+        callback_handler: Any = self.callback_handler
+        model.to(self.args.device).eval()
+        if callable(getattr(optimizer, "eval", None)):  # schedule-free ones
+            optimizer.eval()
+        callback_handler.eval_dataloader = dataloader
         totals = torch.zeros(2, dtype=torch.float64, device=self.args.device)  # nats, tokens
         state = None
         for batch in dataloader:
@@ -257,18 +262,16 @@ class StatefulTrainer(Trainer):
             state = outputs.past_key_values
             totals[0] += outputs.loss
             totals[1] += (inputs["labels"] != IGNORED_LABEL).sum()
-            self.control = self.callback_handler.on_prediction_step(
-                self.args, self.state, self.control
-            )
-        nats, num_tokens = self.accelerator.reduce(totals).tolist()
+            self.control = callback_handler.on_prediction_step(self.args, self.state, self.control)
+        summed: Any = self.accelerator.reduce(totals)
+        nats, num_tokens = summed.tolist()
         mean = nats / num_tokens
         metrics = {
             f"{metric_key_prefix}_loss": mean,
             f"{metric_key_prefix}_perplexity": math.exp(mean) if mean < 700 else math.inf,
         }
-        return EvalLoopOutput(
-            predictions=None, label_ids=None, metrics=metrics, num_samples=int(num_tokens)
-        )
+        nothing: Any = None
+        return EvalLoopOutput(nothing, label_ids=None, metrics=metrics, num_samples=int(num_tokens))
 
 
 class _StatefulSteps(TrainerCallback):
@@ -281,7 +284,7 @@ class _StatefulSteps(TrainerCallback):
     def on_epoch_begin(self, args, state, control, **kwargs):
         self.trainer._windows.set_epoch(math.floor(state.epoch or 0))
 
-    def on_pre_optimizer_step(self, args, state, control, optimizer=None, **kwargs):
+    def on_pre_optimizer_step(self, args, state, control, optimizer: Any = None, **kwargs):
         lengths = self.trainer._tokens_since_update
         scale = sum(lengths) / len(lengths) / self.trainer.window_size
         lengths.clear()
@@ -290,7 +293,7 @@ class _StatefulSteps(TrainerCallback):
             for group in optimizer.param_groups:
                 group["lr"] *= scale
 
-    def on_optimizer_step(self, args, state, control, optimizer=None, **kwargs):
+    def on_optimizer_step(self, args, state, control, optimizer: Any = None, **kwargs):
         if self.trainer.varied_windows:
             for group, learning_rate in zip(
                 optimizer.param_groups, self.learning_rates, strict=True

@@ -197,8 +197,9 @@ def _strided_nats(
 def _fitting_window(model: PreTrainedModel, window_size: int | None) -> int:
     longest = getattr(model.config, "max_position_embeddings", None)
     if window_size is None:
-        window_size = longest or RECURRENT_WINDOW
-    if longest is not None and window_size > longest:
+        window_size = RECURRENT_WINDOW if longest is None else int(longest)
+    goes_on = getattr(model.config, "position_embedding", "learned") != "learned"
+    if longest is not None and window_size > longest and not goes_on:
         raise ValueError(
             f"window_size must be at most max_position_embeddings={longest} of the model, got "
             f"{window_size}."

@@ -31,7 +31,7 @@ class VocabularyLoss(torch.autograd.Function):
         smoothing: float,
         with_gradients: bool,
     ) -> Tensor:
-        """Return the sum, in nats.
+        """Compute the sum and its gradients.
 
         Args:
             ctx: of the function.
@@ -41,6 +41,9 @@ class VocabularyLoss(torch.autograd.Function):
             targets: y, (N).
             smoothing: s.
             with_gradients: whether `backward` may follow.
+
+        Returns:
+            The sum, in nats.
         """
         wanted = [with_gradients and needed for needed in ctx.needs_input_grad[:3]]
         needs_hidden, needs_weight, needs_bias = wanted
@@ -74,6 +77,9 @@ class VocabularyLoss(torch.autograd.Function):
         Args:
             ctx: of the function.
             loss_grad: gradient of the sum.
+
+        Returns:
+            Gradients of h, W and b, None where none is wanted.
         """
         scaled = [
             None if gradient is None else gradient * loss_grad.to(gradient.dtype)

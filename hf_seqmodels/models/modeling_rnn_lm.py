@@ -151,13 +151,14 @@ class RnnLMModel(RnnLMPreTrainedModel):
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Pass exactly one of input_ids and inputs_embeds.")
         drops_words = self.training and self.config.word_dropout > 0
-        if inputs_embeds is None:
+        if input_ids is not None:
             check_token_ids("input_ids", input_ids, self.config.vocab_size)
-            inputs_embeds = self.embed_tokens(input_ids)
+            embedded = self.embed_tokens(input_ids)
             if drops_words:
-                ones = inputs_embeds.new_ones(self.config.vocab_size, 1)
-                inputs_embeds = inputs_embeds * F.dropout(ones, self.config.word_dropout)[input_ids]
-        elif drops_words:
+                ones = embedded.new_ones(self.config.vocab_size, 1)
+                embedded = embedded * F.dropout(ones, self.config.word_dropout)[input_ids]
+            return self.embedding_dropout(embedded)
+        if drops_words:
             raise ValueError(
                 f"word_dropout={self.config.word_dropout} drops words by their ids, which "
                 "inputs_embeds do not tell. Pass input_ids, set word_dropout=0 or call "
@@ -229,7 +230,7 @@ def last_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tenso
     """Return the vectors whose logits are asked for: the last so many, 0 being all, or those at the
     positions of a tensor."""
     if isinstance(logits_to_keep, int):
-        logits_to_keep = slice(-logits_to_keep, None)
+        return hidden_states[:, -logits_to_keep:]
     return hidden_states[:, logits_to_keep]
 
 
