@@ -21,6 +21,8 @@ FEW = (
     "gru_multi_head_previous_dense",
     "all_tied",
     "other_ids_and_sizes",
+    "gpt2",
+    "press",
 )
 MODES: dict[str, dict[str, Any]] = {
     "greedy": {},
@@ -273,6 +275,11 @@ def test_generate_returns_states_and_weights_of_every_step(case, num_beams):
     for scores in (*outputs.scores, *outputs.logits):
         assert scores.shape == (num_rows, vocab_size)
     if len(case.grid.sides) == 1:
+        num_read = prompts(case)[case.written_side.tokens].shape[1]
+        assert len(outputs.hidden_states) == num_steps
+        for step, states in enumerate(outputs.hidden_states):
+            assert len(states) > 1
+            assert all(state.shape[:2] == (num_rows, 1 if step else num_read) for state in states)
         return
     num_source = max(row[case.grid.sides[0].tokens].shape[0] for row in case.rows())
     assert len(outputs.decoder_hidden_states) == num_steps
