@@ -101,7 +101,9 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
 
     def _write_code(self, folder: Path, *, is_pushed: bool = False):
         """Copy the code into a folder and name it in its config.json."""
-        keys = ("auto_map", "custom_pipelines")
+        keys, config_file = ("auto_map", "custom_pipelines"), folder / CONFIG_NAME
+        if not config_file.is_file():
+            return  # adapters of peft are saved without the model
         entries = self.code_entries or {key: getattr(self.config, key, {}) for key in keys}
         classes = {reference.rpartition(".")[2] for reference in entries["auto_map"].values()}
         if type(self).__name__.removeprefix("FSDP") not in classes:  # FSDP's class is put on ours
@@ -110,7 +112,6 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
             entries = {}
         else:
             entries = copy_code(entries, folder, str(self.name_or_path))
-        config_file = folder / CONFIG_NAME
         config = json.loads(config_file.read_text(encoding="utf-8"))
         config = {key: value for key, value in config.items() if key not in keys} | entries
         text = json.dumps(config, indent=2, sort_keys=True) + "\n"

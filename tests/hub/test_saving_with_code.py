@@ -8,6 +8,7 @@ import torch
 from transformers import (
     AutoConfig,
     AutoTokenizer,
+    PreTrainedModel,
     Trainer,
     TrainingArguments,
 )
@@ -88,6 +89,13 @@ def test_folder_of_a_trainer_checkpoint_stays_light(grid, tmp_path):
 
 def test_processes_that_do_not_write_leave_the_folder_alone(model, tmp_path):
     model.save_pretrained(tmp_path, is_main_process=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_adapters_alone_bring_no_code(model, tmp_path, monkeypatch):
+    # as PreTrainedModel does once an adapter of peft is attached
+    monkeypatch.setattr(PreTrainedModel, "save_pretrained", lambda *args, **kwargs: None)
+    model.save_pretrained(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
