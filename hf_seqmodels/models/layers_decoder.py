@@ -12,7 +12,7 @@ width.
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -54,7 +54,7 @@ class DecoderState(NamedTuple):
         return [*(part for layer in self.layers for part in layer), self.fed]
 
     @classmethod
-    def unflatten(cls, parts: Sequence[Tensor], num_layers: int) -> "DecoderState":
+    def unflatten(cls, parts: Sequence[Any], num_layers: int) -> "DecoderState":
         """Undo `flatten`."""
         *layers, fed = parts
         size = len(layers) // num_layers
@@ -114,6 +114,7 @@ class RecurrentDecoder(nn.Module):
         embedding_size: E.
     """
 
+    attention: ScoredAttention | MultiHeadAttention  # FixedContextDecoder has none
     is_sequential = False  # True if a step depends on the attention of the step before
     # set by activation_checkpointing_enable() of transformers
     gradient_checkpointing = False
@@ -241,7 +242,7 @@ class RecurrentDecoder(nn.Module):
         embedded: Tensor,
         gates: Tensor | None,
         context_weight: Tensor | None,
-        *memory_and_state: Tensor,
+        *memory_and_state: Any,
     ) -> tuple[Tensor | None, ...]:
         memory = SourceMemory(*memory_and_state[:4])
         state = DecoderState.unflatten(memory_and_state[4:], len(self.stack.layers))
@@ -266,7 +267,7 @@ class RecurrentDecoder(nn.Module):
             *state.flatten(),
         )
 
-    def _as_run(self, results: tuple[Tensor, ...]) -> DecoderRun:
+    def _as_run(self, results: tuple[Any, ...]) -> DecoderRun:
         readout, weights, *others = results
         num_layers = len(self.stack.layers)
         state = DecoderState.unflatten(others[num_layers:], num_layers)

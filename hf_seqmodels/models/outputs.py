@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers.utils import ModelOutput
+from transformers.utils.generic import ModelOutput
 
 IGNORED_LABEL = -100
 
@@ -30,13 +30,13 @@ class RecurrentEncoderOutput(ModelOutput):
         attention_values: values projected once per sentence, kept through generation.
     """
 
-    last_hidden_state: torch.FloatTensor | None = None
-    hidden_states: tuple[torch.FloatTensor, ...] | None = None
-    attentions: tuple[torch.FloatTensor, ...] | None = None
-    final_hidden_state: torch.FloatTensor | None = None
-    final_cell_state: torch.FloatTensor | None = None
-    attention_keys: torch.FloatTensor | None = None
-    attention_values: torch.FloatTensor | None = None
+    last_hidden_state: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+    final_hidden_state: Tensor | None = None
+    final_cell_state: Tensor | None = None
+    attention_keys: Tensor | None = None
+    attention_values: Tensor | None = None
 
 
 def token_loss(

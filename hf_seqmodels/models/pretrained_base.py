@@ -4,9 +4,10 @@ passes."""
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import transformers
@@ -14,7 +15,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.dynamic_module_utils import get_relative_imports
-from transformers.utils import CONFIG_NAME, cached_file, logging
+from transformers.utils import CONFIG_NAME, logging
+from transformers.utils.hub import cached_file
 
 # transformers 5.17 cuts its beams by config.vocab_size, later versions by the width of the logits
 BEAMS_READ_CONFIG = transformers.__version__.startswith("5.17.")
@@ -126,8 +128,9 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
             init.normal_(module.weight, mean=0.0, std=self.config.initializer_range)
         elif isinstance(module, nn.RNNBase):
             initialize_recurrent(module)
-        if hasattr(module, "initialize_parameters"):
-            module.initialize_parameters()
+        initialize = getattr(module, "initialize_parameters", None)
+        if initialize is not None:
+            initialize()
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict:
         """Return {tied parameter: the parameter it follows} for every tie that the config asks for.
@@ -205,7 +208,20 @@ def _spell_out_pipelines(config: PreTrainedConfig):
         pipeline["pt"] = [getattr(loaded, "__name__", loaded) for loaded in classes]
 
 
-class TwoVocabulariesMixin:
+if TYPE_CHECKING:
+
+    class EncoderDecoder(PreTrainedModel):
+        """What TwoVocabulariesMixin is mixed into."""
+
+        def get_encoder(self, *args: Any, **kwargs: Any) -> Any: ...
+        def get_decoder(self) -> Any: ...
+        def get_output_embeddings(self) -> Any: ...
+        def _beam_search(self, *args: Any, **kwargs: Any) -> Any: ...
+else:
+    EncoderDecoder = object
+
+
+class TwoVocabulariesMixin(EncoderDecoder):
     """Embeddings and scores of encoder-decoders whose source and target vocabularies may differ.
 
     Both sides keep their table in `embed_tokens`. `config.decoder_vocab_size` None or a shared
@@ -449,7 +465,7 @@ def check_same_rows(name: str, num_rows: int, of: str, expected: int):
         )
 
 
-def check_mask(name: str, mask: Tensor, shape: tuple[int, int], of: str):
+def check_mask(name: str, mask: Tensor, shape: Sequence[int], of: str):
     """Check that a padding mask fits what it masks.
 
     Args:

@@ -97,7 +97,7 @@ def test_additive_scores_in_chunks_keep_less_for_the_backward_pass(monkeypatch):
 
     at_once = count_kept()
     monkeypatch.setattr("hf_seqmodels.models.layers_attention.CHUNK_ELEMENTS", 5 * B * S * Q)
-    assert at_once > B * 10 * S * Q > 2 * count_kept()
+    assert count_kept() < B * 10 * S * Q < at_once
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
