@@ -15,6 +15,7 @@ from transformers.modeling_outputs import (
     Seq2SeqLMOutput,
     Seq2SeqModelOutput,
 )
+from transformers.utils import logging
 from transformers.utils.generic import can_return_tuple
 
 from .cache_recurrent import RecurrentCache
@@ -46,6 +47,8 @@ from .pretrained_base import (
     check_vectors,
 )
 
+logger = logging.get_logger(__name__)
+
 
 class RnnSeq2SeqPreTrainedModel(SeqModelsPreTrainedModel):
     """Base of the family: how its parts are found, saved and initialised."""
@@ -66,6 +69,12 @@ class RnnSeq2SeqPreTrainedModel(SeqModelsPreTrainedModel):
             "input_ids": input_ids,
             "decoder_input_ids": input_ids % self.config.target_vocab_size,
         }
+
+
+def given(tensor: Tensor | None) -> Tensor:
+    """Return a tensor that an earlier check has found to be there."""
+    assert tensor is not None
+    return tensor
 
 
 def make_stack(config: RnnSeq2SeqConfig, *, input_size: int, side: str) -> RecurrentStack:
@@ -113,7 +122,8 @@ class RnnSeq2SeqEncoder(RnnSeq2SeqPreTrainedModel):
             attention_mask: 1 at real tokens, anywhere in the row, (B, S); None means no padding.
             inputs_embeds: source embeddings instead of ids, (B, S, E).
             output_attentions: accepted for generate(); this encoder does not attend.
-            output_hidden_states: return embeddings and the outputs of every layer.
+            output_hidden_states: return the embeddings as the first layer reads them and the
+                outputs of every layer.
 
         Returns:
             Outputs (B, S, C), in the order of the input also when the source is read in reverse,
@@ -125,15 +135,14 @@ class RnnSeq2SeqEncoder(RnnSeq2SeqPreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Pass exactly one of input_ids and inputs_embeds to the encoder.")
-        if inputs_embeds is None:
+        if input_ids is not None:
             check_token_ids("input_ids", input_ids, self.config.vocab_size)
             inputs_embeds = self.embed_tokens(input_ids)
-        check_vectors("inputs_embeds", inputs_embeds, self.config.embedding_size, "embedding_size")
+        embedded = given(inputs_embeds)  # (B, S, E)
+        check_vectors("inputs_embeds", embedded, self.config.embedding_size, "embedding_size")
         if attention_mask is not None:
-            check_mask(
-                "attention_mask", attention_mask, inputs_embeds.shape[:2], "the encoder input"
-            )
-        embedded = self.embedding_dropout(inputs_embeds)  # (B, S, E)
+            check_mask("attention_mask", attention_mask, embedded.shape[:2], "the encoder input")
+        embedded = self.embedding_dropout(embedded)
         layout = SequenceLayout(attention_mask, reverse=self.config.reverse_source, like=embedded)
         outputs, states = self.stack(
             layout.arrange(embedded),
@@ -185,10 +194,11 @@ class ProjectionBridge(nn.Module):
 
     def forward(self, encoder_outputs: RecurrentEncoderOutput) -> list[State]:
         """Return the first state of every decoder layer."""
-        hidden = torch.tanh(self.hidden_projection(encoder_outputs.final_hidden_state[:, -1]))
+        top = given(encoder_outputs.final_hidden_state)[:, -1]
+        hidden = torch.tanh(self.hidden_projection(top))
         parts = [hidden.chunk(self.num_layers, dim=-1)]
         if self.cell_projection is not None:
-            cell = self.cell_projection(encoder_outputs.final_cell_state[:, -1])
+            cell = self.cell_projection(given(encoder_outputs.final_cell_state)[:, -1])
             parts.append(cell.chunk(self.num_layers, dim=-1))
         return list(zip(*parts, strict=True))
 
@@ -204,7 +214,7 @@ class ZeroBridge(nn.Module):
 
     def forward(self, encoder_outputs: RecurrentEncoderOutput) -> list[State]:
         """Return the first state of every decoder layer."""
-        source = encoder_outputs.last_hidden_state
+        source = given(encoder_outputs.last_hidden_state)
         return [
             (source.new_zeros(source.shape[0], self.hidden_size),) * self.num_states
         ] * self.num_layers
@@ -271,7 +281,7 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             return None, None
         if encoder_outputs.attention_keys is not None:
             return encoder_outputs.attention_keys, encoder_outputs.attention_values
-        return self.recurrence.attention.project_memory(encoder_outputs.last_hidden_state)
+        return self.recurrence.attention.project_memory(given(encoder_outputs.last_hidden_state))
 
     def _source_memory(
         self, encoder_outputs: RecurrentEncoderOutput, mask: Tensor | None
@@ -280,14 +290,14 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             check_mask(
                 "attention_mask",
                 mask,
-                encoder_outputs.last_hidden_state.shape[:2],
+                given(encoder_outputs.last_hidden_state).shape[:2],
                 "the encoder output",
             )
             mask = mask.bool()
         keys, values = self.project_memory(encoder_outputs)
         summary = None
         if self.config.attention_scorer is None:
-            summary = encoder_outputs.final_hidden_state[:, -1]
+            summary = given(encoder_outputs.final_hidden_state)[:, -1]
         return SourceMemory(keys, values, mask, summary)
 
     def _first_state(
@@ -295,7 +305,7 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
     ) -> DecoderState:
         carried = None if cache is None else cache.get_states()
         if carried is not None:
-            device = encoder_outputs.last_hidden_state.device
+            device = given(encoder_outputs.last_hidden_state).device
             carried = [tuple(part.to(device) for part in state) for state in carried]
             num_layers = self.config.num_decoder_layers
             return DecoderState(
@@ -328,8 +338,11 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             past_key_values: states to continue from; None starts from the bridge.
             inputs_embeds: target embeddings instead of ids, (B, T, E).
             use_cache: return the states after the last token.
-            output_attentions: return the attention weights over the source.
-            output_hidden_states: return embeddings and the outputs of every layer.
+            output_attentions: return the attention weights over the source; None with a warning if
+                the decoder does not attend (models without attention give None in transformers).
+            output_hidden_states: return the embeddings as the first layer reads them, the outputs
+                of the layers, and as the last of them what the output layer reads: after dropout,
+                and with attention_query="current" the attentional vector.
 
         Returns:
             What the output layer reads, (B, T, D), the states, and what was asked for.
@@ -341,17 +354,26 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             raise ValueError(
                 "Pass exactly one of decoder_input_ids and decoder_inputs_embeds to the decoder."
             )
-        if inputs_embeds is None:
+        if input_ids is not None:
             check_token_ids("decoder_input_ids", input_ids, self.config.target_vocab_size)
             inputs_embeds = self.embed_tokens(input_ids)
         if encoder_outputs is None:
             raise ValueError("The decoder needs encoder_outputs, got None.")
-        self._check_inputs(inputs_embeds, encoder_outputs, past_key_values)
+        if output_attentions is None:
+            output_attentions = self.config.output_attentions
+        if output_attentions and self.config.attention_scorer is None:
+            logger.warning_once(
+                "output_attentions=True gives no attention weights: attention_scorer is None, so "
+                "the decoder does not attend. Leave it out, or train a model with a scorer."
+            )
+        embedded = given(inputs_embeds)  # (B, T, E)
+        self._check_inputs(embedded, encoder_outputs, past_key_values)
+        embedded = self.embedding_dropout(embedded)
         run = self._run(
-            inputs_embeds, attention_mask, encoder_outputs, encoder_attention_mask, past_key_values
+            embedded, attention_mask, encoder_outputs, encoder_attention_mask, past_key_values
         )
         return self._make_output(
-            run, inputs_embeds, past_key_values, use_cache, output_attentions, output_hidden_states
+            run, embedded, past_key_values, use_cache, output_attentions, output_hidden_states
         )
 
     def _check_inputs(self, inputs_embeds, encoder_outputs, past_key_values):
@@ -377,7 +399,7 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
 
     def _run(
         self,
-        inputs_embeds,
+        embedded,
         attention_mask,
         encoder_outputs,
         encoder_attention_mask,
@@ -385,17 +407,13 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
     ):
         num_read = 0 if past_key_values is None else past_key_values.get_seq_length()
         if attention_mask is not None and attention_mask.shape[1:] == (
-            num_read + inputs_embeds.shape[1],
+            num_read + embedded.shape[1],
         ):
             attention_mask = attention_mask[:, num_read:]  # the cache's tokens are read
         if attention_mask is not None:
             check_mask(
-                "decoder_attention_mask",
-                attention_mask,
-                inputs_embeds.shape[:2],
-                "the decoder input",
+                "decoder_attention_mask", attention_mask, embedded.shape[:2], "the decoder input"
             )
-        embedded = self.embedding_dropout(inputs_embeds)  # (B, T, E)
         layout = SequenceLayout(attention_mask, reverse=False, like=embedded)
         run = self.recurrence(
             layout.arrange(embedded),
@@ -422,15 +440,13 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
     def _make_output(
         self,
         run,
-        inputs_embeds,
+        embedded,
         past_key_values,
         use_cache,
         output_attentions,
         output_hidden_states,
     ):
         use_cache = self.config.use_cache if use_cache is None else use_cache
-        if output_attentions is None:
-            output_attentions = self.config.output_attentions
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if use_cache:
@@ -438,13 +454,16 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             carried = [*run.state.layers] + (
                 [(run.state.fed,)] if run.state.fed is not None else []
             )
-            past_key_values.update_states(carried, inputs_embeds.shape[1])
-        has_weights = output_attentions and run.weights is not None
+            past_key_values.update_states(carried, embedded.shape[1])
+        readout = self.output_dropout(run.readout)  # (B, T, D)
+        hidden_states = (embedded, *run.layer_outputs[:-1], readout)
         return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=self.output_dropout(run.readout),  # (B, T, D)
+            last_hidden_state=readout,
             past_key_values=past_key_values if use_cache else None,
-            hidden_states=(inputs_embeds, *run.layer_outputs) if output_hidden_states else None,
-            cross_attentions=(run.weights,) if has_weights else None,
+            hidden_states=hidden_states if output_hidden_states else None,
+            cross_attentions=(run.weights,)
+            if output_attentions and run.weights is not None
+            else None,
         )
 
 
@@ -463,7 +482,7 @@ class RnnSeq2SeqModel(TwoVocabulariesMixin, RnnSeq2SeqPreTrainedModel):
         """Return the source embedding table."""
         return self.encoder.embed_tokens
 
-    def set_input_embeddings(self, value: nn.Module):
+    def set_input_embeddings(self, value: nn.Embedding):
         """Replace the source embedding table, and the target's where both are one."""
         self.encoder.embed_tokens = value
         if self.config.share_embeddings:
@@ -630,12 +649,10 @@ class RnnSeq2SeqForConditionalGeneration(
         Returns:
             Decoder input ids, (B, T).
         """
-        shifted = F.pad(labels[:, :-1], (1, 0), value=self.config.decoder_start_token_id)
-        filler = (
-            self.config.decoder_start_token_id
-            if self.config.pad_token_id is None
-            else self.config.pad_token_id
-        )
+        start, filler = self.config.decoder_start_token_id, self.config.pad_token_id
+        assert start is not None  # the config sees to it
+        shifted = F.pad(labels[:, :-1], (1, 0), value=start)
+        filler = start if filler is None else filler
         return shifted.masked_fill(shifted == IGNORED_LABEL, filler)
 
     @can_return_tuple
@@ -690,9 +707,8 @@ class RnnSeq2SeqForConditionalGeneration(
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             raise ValueError(
                 "Pass labels, decoder_input_ids or decoder_inputs_embeds: the decoder has nothing "
-                "to read. (Trainer's label_smoothing_factor takes labels away: set "
-                "label_smoothing in "
-                "the config instead, or let the collator make decoder_input_ids.)"
+                "to read. (Trainer's label_smoothing_factor takes labels away: set label_smoothing "
+                "in the config instead, or let the collator make decoder_input_ids.)"
             )
         outputs = self.model(
             input_ids=input_ids,
@@ -770,7 +786,7 @@ class RnnSeq2SeqForConditionalGeneration(
                     f"({num_read}) and at least one more, got {input_ids.shape[1]}. Pass the whole "
                     f"target so far."
                 )
-        return super().prepare_inputs_for_generation(
+        return super().prepare_inputs_for_generation(  # pyright: ignore[reportAttributeAccessIssue]
             input_ids,
             next_sequence_length=next_sequence_length,
             past_key_values=past_key_values,
@@ -783,7 +799,8 @@ class RnnSeq2SeqForConditionalGeneration(
         if encoder_outputs is not None:  # rows and keys are written into it: not the caller's own
             encoder_outputs = as_encoder_output(encoder_outputs, self.config)
             kwargs["encoder_outputs"] = RecurrentEncoderOutput(**encoder_outputs)
-        return super()._expand_inputs_for_generation(*args, **kwargs)
+        expand = super()._expand_inputs_for_generation  # pyright: ignore[reportAttributeAccessIssue]
+        return expand(*args, **kwargs)
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         if generation_config.cache_implementation not in (None, "dynamic"):
@@ -792,11 +809,9 @@ class RnnSeq2SeqForConditionalGeneration(
                 f"to a recurrent "
                 "decoder: its cache is one state per layer whatever the length. Leave it unset."
             )
-        super_decides = (
-            model_kwargs.get("past_key_values") is not None or generation_config.use_cache is False
-        )
-        if super_decides:
-            super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+        if model_kwargs.get("past_key_values") is not None or generation_config.use_cache is False:
+            prepare = super()._prepare_cache_for_generation  # pyright: ignore[reportAttributeAccessIssue]
+            prepare(generation_config, model_kwargs, *args, **kwargs)
         else:
             model_kwargs["past_key_values"] = self.model.decoder.new_cache()
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from hf_seqmodels import RnnSeq2SeqConfig, RnnSeq2SeqForConditionalGeneration, RnnSeq2SeqModel
+from hf_seqmodels.models import modeling_rnn_seq2seq
 from plain_loss import plain_loss
 from plain_rnn_seq2seq import plain_scores
 from probed_gradients import assert_same_values_and_gradients
@@ -270,6 +271,7 @@ def test_bridge_gives_every_decoder_layer_its_first_state(bridge, cell_type):
     "name", ["default", "luong", "elman_residual", "lstm_dense_projection", "cho"]
 )
 def test_hidden_states_are_embeddings_and_the_outputs_of_every_layer(name):
+    """The last of the decoder's is what the output layer reads, as in transformers."""
     model = make_model(**CONFIGS[name])
     rows = plain_rows(model)
     outputs = model(
@@ -289,7 +291,10 @@ def test_hidden_states_are_embeddings_and_the_outputs_of_every_layer(name):
     states = outputs.decoder_hidden_states
     assert len(states) == 1 + model.config.num_decoder_layers
     torch.testing.assert_close(states[0], decoder.embed_tokens(TARGET))
-    for index, layer_states in enumerate(states[1:]):
+    for b, row in enumerate(rows):
+        torch.testing.assert_close(states[-1][b], torch.stack(row.decoder.readouts))
+    torch.testing.assert_close(model.score_vocabulary(states[-1]), outputs.logits)
+    for index, layer_states in enumerate(states[1:-1]):
         assert layer_states.shape == (B, T, D)
         for b, row in enumerate(rows):
             expected = torch.stack([step[index] for step in row.decoder.layer_outputs])
@@ -319,10 +324,33 @@ def test_cross_attentions_are_the_weights_over_real_source_tokens(name):
     torch.testing.assert_close(weights.sum(-1), torch.ones(B, heads, T))
 
 
-def test_a_model_without_attention_has_no_weights_to_return():
+def test_a_model_without_attention_has_no_weights_to_return_and_says_so(monkeypatch):
     model = make_model(**CONFIGS["cho"])
+    warnings = []
+    monkeypatch.setattr(modeling_rnn_seq2seq.logger, "warning_once", warnings.append)
     outputs = model(input_ids=SOURCE, decoder_input_ids=TARGET, output_attentions=True)
     assert outputs.cross_attentions is None
+    assert "attention_scorer is None, so the decoder does not attend" in "".join(warnings)
+    model(input_ids=SOURCE, decoder_input_ids=TARGET)
+    assert len(warnings) == 1
+
+
+@pytest.mark.parametrize("query", ["previous", "current"])
+def test_hidden_states_begin_and_end_with_what_is_read_under_dropout(query):
+    """Embeddings as the first layer reads them; what the output layer reads."""
+    model = make_model(attention_query=query, embedding_dropout=0.5, hidden_dropout=0.5).train()
+    outputs = model.model(input_ids=SOURCE, decoder_input_ids=TARGET, output_hidden_states=True)
+    pairs = {
+        "encoder": (model.get_encoder(), SOURCE, outputs.encoder_last_hidden_state),
+        "decoder": (model.get_decoder(), TARGET, outputs.last_hidden_state),
+    }
+    for side, (part, tokens, last) in pairs.items():
+        first, *_, top = outputs[f"{side}_hidden_states"]
+        assert torch.equal(top, last)
+        dropped = first == 0
+        assert 0.2 < dropped.float().mean() < 0.8
+        kept = part.embed_tokens(tokens)[~dropped] / 0.5
+        torch.testing.assert_close(first[~dropped], kept)
 
 
 def test_nothing_is_returned_that_was_not_asked_for():
