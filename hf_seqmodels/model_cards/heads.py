@@ -1,11 +1,12 @@
 """What a model is for, by the Auto class that loads it, and the code that shows it."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import transformers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.pipelines import PIPELINE_REGISTRY
+
+from hf_seqmodels.auto_classes import FAMILIES
 
 PACKAGE = "hf_seqmodels"
 IMPORT_LINE = f"import {PACKAGE}  # registers the model and tokenizer classes"
@@ -118,16 +119,30 @@ def head_of(model: PreTrainedModel) -> Head:
     )
 
 
-def is_ours(*things: Any) -> bool:
+def is_ours(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> bool:
     """Tell whether loading takes `import hf_seqmodels` or code from beside the weights.
 
     Args:
-        *things: model, tokenizer.
+        model: the model; its class may be that of the package or a copy beside the weights.
+        tokenizer: the tokenizer, or None.
 
     Returns:
-        True if the class of one is of this package.
+        True if the family or the tokenizer is of this package.
     """
-    return any(type(thing).__module__.split(".")[0] == PACKAGE for thing in things)
+    package = type(tokenizer).__module__.partition(".")[0]
+    return is_of_our_family(model) or package == PACKAGE
+
+
+def is_of_our_family(model: PreTrainedModel) -> bool:
+    """Tell whether the package holds the code of a model.
+
+    Args:
+        model: the model.
+
+    Returns:
+        True for a row of FAMILIES.
+    """
+    return model.config.model_type in {family.model_type for family in FAMILIES}
 
 
 @dataclass(frozen=True)

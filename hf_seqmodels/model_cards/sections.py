@@ -9,7 +9,14 @@ import yaml
 from transformers import PreTrainedModel
 
 from hf_seqmodels.model_cards.facts import CardFacts, as_list
-from hf_seqmodels.model_cards.heads import IMPORT_LINE, PACKAGE, Head, Snippets, is_ours
+from hf_seqmodels.model_cards.heads import (
+    IMPORT_LINE,
+    PACKAGE,
+    Head,
+    Snippets,
+    is_of_our_family,
+    is_ours,
+)
 from hf_seqmodels.model_cards.markdown import code_span, fenced, one_line, table
 from hf_seqmodels.model_cards.privacy import without_folders
 
@@ -73,7 +80,9 @@ def use(snippets: Snippets, *, is_on_hub: bool, with_code: bool) -> str:
     if has_pipeline:
         code = snippets.pipeline(first_line=first_line)
         parts += ["As a pipeline:", fenced("python", code)]
-    if ours and not with_code:
+    if ours and not is_of_our_family(snippets.model):
+        parts.append("It takes the package to load the tokenizer.")
+    elif ours and not with_code:
         parts.append(
             "The folder holds no code, so it does not load without the package. "
             "`python -m hf_seqmodels.hub export` makes one that does."

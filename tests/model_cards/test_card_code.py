@@ -10,7 +10,7 @@ from transformers import BartConfig, BartForConditionalGeneration
 import card_blocks
 from card_blocks import promised_by, python_blocks, run_block
 from carded_models import HEADS, make_carded, written_by
-from hf_seqmodels.data import train_tokenizer
+from hf_seqmodels.data import Seq2SeqTokenizer, train_tokenizer
 from hf_seqmodels.hub import export
 from hf_seqmodels.model_cards import render_card
 
@@ -86,10 +86,10 @@ def test_code_of_a_model_that_samples_promises_no_output(tmp_path):
     assert {promised_by(block) for block in python_blocks(card)} == {None}
 
 
-def test_models_of_transformers_load_without_a_word_of_the_package(tmp_path, monkeypatch):
-    tokenizer = train_tokenizer(["abc de", "An example."], model="char")
+def tiny_bart(vocab_size):
+    """Return an encoder-decoder of transformers itself."""
     config = BartConfig(
-        vocab_size=len(tokenizer),
+        vocab_size=vocab_size,
         d_model=8,
         encoder_layers=1,
         decoder_layers=1,
@@ -100,12 +100,31 @@ def test_models_of_transformers_load_without_a_word_of_the_package(tmp_path, mon
         max_position_embeddings=32,
         forced_eos_token_id=None,
     )
-    card = save_with_card(BartForConditionalGeneration(config).eval(), tokenizer, tmp_path / "bart")
+    model = BartForConditionalGeneration(config).eval()
+    model.generation_config.max_new_tokens = 5
+    return model
+
+
+def test_models_of_transformers_load_without_a_word_of_the_package(tmp_path, monkeypatch):
+    tokenizer = train_tokenizer(["abc de", "An example."], model="char")
+    card = save_with_card(tiny_bart(len(tokenizer)), tokenizer, tmp_path / "bart")
     monkeypatch.chdir(tmp_path)
     (block,) = python_blocks(card)
     assert "hf_seqmodels" not in block
     assert "trust_remote_code" not in card
     assert run_block(block)
+
+
+def test_models_of_transformers_with_two_tokenizers_take_the_package(tmp_path, monkeypatch):
+    tokenizer = train_tokenizer(["abc de", "An example."], model="char")
+    pair = Seq2SeqTokenizer.from_pair(tokenizer, tokenizer)
+    card = save_with_card(tiny_bart(len(tokenizer)), pair, tmp_path / "bart")
+    monkeypatch.chdir(tmp_path)
+    assert "It takes the package to load the tokenizer." in card
+    assert "trust_remote_code" not in card
+    for block in python_blocks(card):
+        assert "import hf_seqmodels" in block
+        assert run_block(block)
 
 
 @pytest.mark.slow
