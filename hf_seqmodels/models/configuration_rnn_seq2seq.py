@@ -63,7 +63,7 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
         implementation: "fast" (whole-sequence kernels where no step depends on attention) or
             "reference" (a loop over time that reads like the equations; same numbers, slower).
         use_cache: return the recurrent state for generation.
-        pad_token_id: id that fills batches and follows the end of generated rows.
+        pad_token_id: id that fills batches of both sides and follows the end of generated rows.
         bos_token_id: id of the begin token.
         eos_token_id: id or ids that end a sequence.
         decoder_start_token_id: first decoder input.
@@ -249,7 +249,8 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
             )
 
     def validate_vocabularies(self):
-        """Check that shared tables have one size and that special ids exist on the target side."""
+        """Check that shared tables have one size, that special ids exist on the target side, and
+        the id of padding on both."""
         if self.share_embeddings and self.target_vocab_size != self.vocab_size:
             raise ValueError(
                 f"share_embeddings needs one vocabulary, got vocab_size={self.vocab_size} and "
@@ -273,6 +274,12 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
                     f"{self.target_vocab_size}), "
                     f"got {token_id}. Pass the ids of your tokenizer."
                 )
+        if self.pad_token_id is not None and self.pad_token_id >= self.vocab_size:
+            raise ValueError(
+                f"pad_token_id fills sources as well, so it must lie in the source vocabulary "
+                f"[0, {self.vocab_size}), got {self.pad_token_id}. Give both tokenizers the same "
+                f"padding id."
+            )
 
     def validate_direction(self):
         """Check that the family stays an encoder-decoder."""

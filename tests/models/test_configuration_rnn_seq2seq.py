@@ -261,9 +261,15 @@ def test_the_decoder_needs_a_first_input():
 def test_special_ids_lie_in_the_target_vocabulary(ids):
     message = "Special token ids must lie in the target vocabulary [0, 31), got 31. Pass the ids of"
     refuse(message, vocab_size=290, decoder_vocab_size=31, **ids)
-    RnnSeq2SeqConfig(vocab_size=29, decoder_vocab_size=32, **ids)
+    RnnSeq2SeqConfig(vocab_size=32, decoder_vocab_size=32, **ids)
     negative = {name: [-1] if isinstance(value, list) else -1 for name, value in ids.items()}
     refuse("got -1. Pass the ids of your tokenizer.", **negative)
+
+
+def test_the_padding_id_lies_in_the_source_vocabulary_too():
+    message = "pad_token_id fills sources as well, so it must lie in the source vocabulary [0, 29),"
+    refuse(message, vocab_size=29, decoder_vocab_size=32, pad_token_id=29)
+    RnnSeq2SeqConfig(vocab_size=29, decoder_vocab_size=32, pad_token_id=28, eos_token_id=31)
 
 
 def test_special_ids_but_the_first_input_may_be_missing():
