@@ -476,6 +476,7 @@ class RnnSeq2SeqModel(TwoVocabulariesMixin, RnnSeq2SeqPreTrainedModel):
         self.decoder = RnnSeq2SeqDecoder(config)
         if config.share_embeddings:
             self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
+            self._keys_to_ignore_on_save = set(self._tied_weights_keys)  # Trainer expects no others
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -611,6 +612,7 @@ class RnnSeq2SeqForConditionalGeneration(
         if config.tie_word_embeddings:
             table = "encoder" if config.share_embeddings else "decoder"
             self._tied_weights_keys = {"lm_head.weight": f"model.{table}.embed_tokens.weight"}
+            self._keys_to_ignore_on_save = set(self._tied_weights_keys)
             if width != config.embedding_size:  # the tied table reads vectors of its own width
                 self.output_projection = nn.Linear(width, config.embedding_size, bias=False)
             width = config.embedding_size

@@ -1,9 +1,12 @@
 """What all families share: loading, scores of generated tokens, beams of two vocabularies."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
-from transformers import GenerationMixin
+from transformers import GenerationMixin, trainer
 
 from hf_seqmodels import RnnSeq2SeqConfig, RnnSeq2SeqForConditionalGeneration
 from hf_seqmodels.models import pretrained_base
@@ -125,3 +128,24 @@ def test_a_mask_of_another_shape_is_refused_by_name():
         match=r"keep_mask must have the shape of input_ids, \(2, 3\), got \(2, 4\)\. Pass the mask",
     ):
         check_mask("keep_mask", torch.ones(2, 4), (2, 3), "input_ids")
+
+
+@pytest.mark.parametrize("tie", [False, True])
+@pytest.mark.parametrize("share", [False, True])
+def test_trainer_reloads_tied_tables_without_complaint(tmp_path, monkeypatch, share, tie):
+    """It compares the keys that are missing with those that the model says it does not save."""
+    model = make_model(share_embeddings=share, tie_word_embeddings=tie)
+    model.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    again = make_model(share_embeddings=share, tie_word_embeddings=tie)
+    with torch.no_grad():
+        again.get_input_embeddings().weight.zero_()
+    result = again.load_state_dict(weights, strict=False)
+    assert set(result.missing_keys) == again.get_expanded_tied_weights_keys().keys()
+    warnings = []
+    monkeypatch.setattr(trainer.logger, "warning", warnings.append)
+    loader = SimpleNamespace(model=again)
+    trainer.Trainer._issue_warnings_after_load(loader, result)
+    assert warnings == []
+    for name, weight in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], weight), name
