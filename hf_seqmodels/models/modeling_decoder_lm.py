@@ -124,7 +124,7 @@ class DecoderLMModel(DecoderLMPreTrainedModel):
         if config.position_embedding == "alibi":
             check_alibi_implementation(config._attn_implementation)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.embedding_scale = config.hidden_size**0.5 if config.scale_embedding else 1.0
+        self.embedding_scale = config.hidden_size**0.5 if config.scale_embedding else None
         self.positions = None
         if config.position_embedding in ADDED_POSITIONS:
             make_positions = ADDED_POSITIONS[config.position_embedding]
@@ -184,7 +184,9 @@ class DecoderLMModel(DecoderLMPreTrainedModel):
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
 
-        hidden_states = inputs_embeds * self.embedding_scale
+        hidden_states = inputs_embeds
+        if self.embedding_scale is not None:
+            hidden_states = hidden_states * self.embedding_scale
         if self.positions is not None:
             hidden_states = hidden_states + self.positions(position_ids).to(hidden_states.dtype)
         hidden_states = self.dropout(hidden_states)
