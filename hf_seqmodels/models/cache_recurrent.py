@@ -1,3 +1,4 @@
+# pyright: basic
 """The recurrent state as a transformers cache: what `past_key_values` holds for recurrent
 decoders."""
 

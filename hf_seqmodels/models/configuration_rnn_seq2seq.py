@@ -1,3 +1,4 @@
+# pyright: basic
 """Settings of the recurrent encoder-decoder."""
 
 import copy

@@ -1,3 +1,4 @@
+# pyright: basic
 """Attention of a decoder over encoder states: scorers, weights, context.
 
 Shapes: B batch, T target length, S source length, H heads, P head width, A scorer width, C context

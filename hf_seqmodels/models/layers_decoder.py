@@ -1,3 +1,4 @@
+# pyright: basic
 """The three ways in which a recurrent decoder meets the source.
 
 `FixedContextDecoder` reads one vector for the whole source, `PreviousStateDecoder` attends before

@@ -1,3 +1,4 @@
+# pyright: basic
 """Recurrent cells, layers and stacks.
 
 Shapes: B batch, S length, I input width, D hidden width of one direction, G gates times D, L

@@ -1,3 +1,4 @@
+# pyright: basic
 """Recurrent encoder-decoder with or without attention.
 
 Shapes: B batch, S source length, T target length, E embedding_size, C encoder_hidden_size, D

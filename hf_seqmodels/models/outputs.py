@@ -1,3 +1,4 @@
+# pyright: basic
 """What models put out where transformers has no class for it, and the loss on token scores.
 
 Shapes: B batch, S source length, T target length, D width, L layers, V vocabulary.

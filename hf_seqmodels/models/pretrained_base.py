@@ -1,3 +1,4 @@
+# pyright: basic
 """What all families share beside their layers: initialisation, tying, and the checks of what a user
 passes."""
 

@@ -1,3 +1,4 @@
+# pyright: basic
 """A source and a target tokenizer that travel as one."""
 
 import contextlib
