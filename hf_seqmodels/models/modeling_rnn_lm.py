@@ -234,6 +234,16 @@ def last_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tenso
     return hidden_states[:, logits_to_keep]
 
 
+def check_shifted(targets: Tensor, hidden_states: Tensor) -> Tensor:
+    """Return labels that are shifted already, (B, T), if they fit the vectors (B, T, D)."""
+    if targets.shape != hidden_states.shape[:2]:
+        raise ValueError(
+            f"shift_labels must have the shape of the input, {tuple(hidden_states.shape[:2])}, got "
+            f"{tuple(targets.shape)}. Pass what each position is to predict, or labels=input_ids."
+        )
+    return targets
+
+
 def mean_over_targets(
     total: Tensor, targets: Tensor, num_items_in_batch: Tensor | int | None
 ) -> Tensor:
@@ -303,6 +313,7 @@ class RnnLMForCausalLM(RnnLMPreTrainedModel, GenerationMixin):
         output_hidden_states: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Tensor | int | None = None,
+        **kwargs,
     ) -> CausalLMOutputWithPast:
         """Score the next token at every position, p(x) = prod_t p(x_t | x_<t).
 
@@ -322,6 +333,7 @@ class RnnLMForCausalLM(RnnLMPreTrainedModel, GenerationMixin):
             logits_to_keep: compute logits of the last so many positions, or of these; 0 is all.
             num_items_in_batch: targets that the loss is divided by, when the batch is one part of a
                 larger one.
+            **kwargs: `shift_labels` alone, labels that are shifted already, (B, T).
 
         Returns:
             Loss in nats per target (with labels), logits (B, T, V), and what was asked for. In
@@ -332,9 +344,14 @@ class RnnLMForCausalLM(RnnLMPreTrainedModel, GenerationMixin):
         Raises:
             ValueError: if inputs are missing, doubled, out of range or do not fit, or no label is
                 left to predict.
+            TypeError: if there is no such argument.
         """
-        if labels is not None:
-            check_token_ids("labels", labels, self.config.vocab_size, ignored=IGNORED_LABEL)
+        shifted = kwargs.pop("shift_labels", None)
+        if kwargs:
+            raise TypeError(f"RnnLMForCausalLM.forward() takes no argument {next(iter(kwargs))!r}.")
+        scored = labels if shifted is None else shifted
+        if scored is not None:
+            check_token_ids("labels", scored, self.config.vocab_size, ignored=IGNORED_LABEL)
             if use_cache is None:
                 use_cache = past_key_values is not None
         outputs = self.model(
@@ -350,12 +367,15 @@ class RnnLMForCausalLM(RnnLMPreTrainedModel, GenerationMixin):
         top = outputs.last_hidden_state  # (B, T, D)
         dropped = self.output_dropout(top)
         logits, loss = None, None
-        if labels is None or not (self.training and self.config.chunked_loss):
+        if scored is None or not (self.training and self.config.chunked_loss):
             logits = self.score_vocabulary(last_positions(dropped, logits_to_keep))  # (B, T, V)
-        if labels is not None:
+        if scored is not None:
             if attention_mask is not None:  # those of the new tokens
                 attention_mask = attention_mask[:, -top.shape[1] :]
-            targets = next_token_targets(labels, top.shape[1], attention_mask)  # (B, T)
+            if shifted is None:
+                targets = next_token_targets(labels, top.shape[1], attention_mask)  # (B, T)
+            else:
+                targets = check_shifted(shifted, top)
             total = self._negative_log_likelihood(dropped, logits, targets)
             total = total + self._regularization(top, dropped, attention_mask)
             loss = mean_over_targets(total, targets, num_items_in_batch)

@@ -268,6 +268,14 @@ def test_one_label_more_gives_the_last_position_a_target():
     torch.testing.assert_close(result.loss, expected)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_labels_may_come_shifted(training):
+    model = make_model().train(training)
+    ids = make_ids(shape=(B, T + 1))
+    expected = model(input_ids=ids[:, :-1], labels=ids).loss
+    torch.testing.assert_close(model(input_ids=ids[:, :-1], shift_labels=ids[:, 1:]).loss, expected)
+
+
 @pytest.mark.parametrize("kind", CELLS)
 def test_a_carried_state_leads_back_in_training_until_it_is_detached(kind):
     model = make_model(**CELLS[kind]).train()
@@ -377,7 +385,14 @@ def test_bad_input_is_refused():
     refuse(r"the shape \(batch, length, 5\)", inputs_embeds=embeds[..., :3])
     refuse("attention_mask must have the shape", input_ids=ids, attention_mask=torch.ones(B, T + 1))
     refuse("labels must have the length of the input, 6, or", input_ids=ids, labels=ids[:, 1:])
-    refuse("labels must hold at least one token that follows another", input_ids=ids, labels=torch.full_like(ids, -100))
+    refuse(r"shift_labels must have the shape .* \(3, 6\), got", input_ids=ids, shift_labels=ids.T)
+    with pytest.raises(TypeError, match="takes no argument 'position_ids'"):
+        make_model()(input_ids=ids, position_ids=ids)
+    refuse(
+        "labels must hold at least one token that follows another",
+        input_ids=ids,
+        labels=torch.full_like(ids, -100),
+    )
     cache = make_model(num_hidden_layers=1)(input_ids=ids).past_key_values
     refuse("must carry 2 states, got 1", input_ids=ids, past_key_values=cache)
     cache = make_model()(input_ids=ids).past_key_values
