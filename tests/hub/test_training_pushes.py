@@ -32,6 +32,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning
 NAME = f"{OWNER}/trained"
 
 
+class PatientTrainer(Seq2SeqTrainer):
+    """Ends each push before it goes on: a later checkpoint else changes files on their way."""
+
+    def _push_from_checkpoint(self, checkpoint_folder):
+        super()._push_from_checkpoint(checkpoint_folder)
+        if self.push_in_progress is not None:
+            self.push_in_progress.wait_until_done()
+
+
 def train(folder, **options):
     """Train four steps on four pairs, with a checkpoint after every second, and push the end."""
     model, tokenizer = make_model(), make_tokenizer()
@@ -40,7 +49,7 @@ def train(folder, **options):
     settings = {"push_to_hub": True, "hub_model_id": NAME, "max_steps": 4, "save_steps": 2}
     settings |= {"per_device_train_batch_size": 2, "learning_rate": 0.01, "use_cpu": True}
     settings |= {"report_to": "none", "disable_tqdm": True, "hub_always_push": True}
-    trainer = Seq2SeqTrainer(
+    trainer = PatientTrainer(
         model=model,
         args=Seq2SeqTrainingArguments(str(folder), **settings, **options),
         train_dataset=rows,
