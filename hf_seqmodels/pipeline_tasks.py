@@ -49,7 +49,7 @@ def register_pipelines(rows: Iterable[Mapping[str, tuple[str, type[Any]]]]) -> N
             PIPELINE_REGISTRY.register_pipeline(
                 task,
                 pipeline_class,
-                pt_model=tuple(auto_classes[task]),
+                pt_model=tuple(auto_classes[task]),  # pyright: ignore[reportArgumentType]
                 default={"model": NoDefaultModel(task)},
                 type="text",
             )
