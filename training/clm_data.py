@@ -10,6 +10,7 @@ from typing import Any
 
 import datasets
 from clm_arguments import DataTrainingArguments
+from script_data import data_files, load_named_dataset
 from transformers import PreTrainedTokenizerBase
 
 from hf_seqmodels.data import read_documents, token_blocks
@@ -66,7 +67,9 @@ def load_corpus(options: DataTrainingArguments) -> Corpus:
     Raises:
         ValueError: if a file or a row is not as the options say, or there is no text.
     """
-    _check_places(options)
+    files = data_files(options)
+    if options.streaming and files and "train" not in files:
+        raise ValueError("streaming reads training text. Pass --train_file.")
     corpus = Corpus()
     limits = {
         "train": options.max_train_documents,
@@ -103,21 +106,6 @@ def load_corpus(options: DataTrainingArguments) -> Corpus:
     return corpus
 
 
-def _check_places(options: DataTrainingArguments) -> None:
-    files = [part for part in ("train", "validation", "test") if getattr(options, f"{part}_file")]
-    if files and options.dataset_name:
-        raise ValueError(
-            f"give either data files or dataset_name, not both: got {', '.join(files)} files and "
-            f"dataset_name={options.dataset_name!r}."
-        )
-    if not files and not options.dataset_name:
-        raise ValueError(
-            "no data: pass --train_file (and --validation_file, --test_file) or --dataset_name."
-        )
-    if options.streaming and not (options.train_file or options.dataset_name):
-        raise ValueError("streaming reads training text. Pass --train_file or --dataset_name.")
-
-
 def _read_part(
     options: DataTrainingArguments, part: str
 ) -> tuple[Iterator[str] | None, dict[str, Any]]:
@@ -142,15 +130,7 @@ def _dataset_documents(
     options: DataTrainingArguments, part: str, *, streaming: bool
 ) -> Iterator[str] | None:
     """Return the texts of one part of a dataset of the Hub, None if it has no such part."""
-    try:
-        parts = datasets.load_dataset(
-            options.dataset_name, options.dataset_config_name, streaming=streaming
-        )
-    except Exception as error:  # the Hub, the file readers and arrow each raise their own kind
-        raise ValueError(
-            f"dataset_name: cannot load {options.dataset_name!r}: {error} "
-            "Check the name, or download the files and pass --train_file."
-        ) from error
+    parts = load_named_dataset(options, streaming=streaming)
     if part not in parts:
         return None
     columns = parts[part].column_names

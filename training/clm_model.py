@@ -7,7 +7,12 @@ from typing import Any
 
 from clm_arguments import CausalLMScriptArguments, DataTrainingArguments
 from clm_data import Corpus
-from script_models import ModelArguments, load_pretrained, make_config
+from script_models import (
+    ModelArguments,
+    load_pretrained,
+    make_config,
+    refuse_tokenizer_training,
+)
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -51,17 +56,7 @@ def load_or_train_tokenizer(
         return load_pretrained(AutoTokenizer, str(checkpoint), model_options)
     name = model_options.tokenizer_name or model_options.model_name_or_path
     if name:
-        defaults = DataTrainingArguments()
-        described = [
-            option
-            for option in TOKENIZER_TRAINING
-            if getattr(options, option) != getattr(defaults, option)
-        ]
-        if described:
-            raise ValueError(
-                f"the tokenizer comes from {name!r} as it is, so {', '.join(described)} cannot be "
-                "honoured. Leave out one of the two."
-            )
+        refuse_tokenizer_training(name, options, TOKENIZER_TRAINING)
         return load_pretrained(AutoTokenizer, name, model_options)
     documents = corpus.train or corpus.train_stream
     if not documents:

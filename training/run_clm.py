@@ -48,7 +48,7 @@ from clm_model import (
 )
 from clm_samples import default_prompts, draw_samples, sampling_methods
 from clm_trainers import RowTrainer, StatefulRunTrainer
-from script_arguments import given_options, parse_arguments, read_overrides
+from script_arguments import given_options, parse_arguments
 from script_models import ModelArguments, check_model_choice, check_same_model, shared_by_processes
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -62,15 +62,14 @@ from transformers.utils.logging import disable_progress_bar
 import hf_seqmodels  # noqa: F401  (registers the model types)
 from hf_seqmodels.data import LanguageModelingCollator
 from hf_seqmodels.evaluation import CorpusPerplexity, corpus_perplexity
-from hf_seqmodels.model_cards import shell_command, without_folders
 
 logger = logging.getLogger("run_clm")
 
 OPTION_CLASSES = (ModelArguments, DataTrainingArguments, CausalLMScriptArguments)
-NOT_IN_CARD = (
-    *("output_dir", "overwrite_output_dir", "resume_from_checkpoint"),
-    *("token", "hub_token", "cache_dir"),
-)
+FILES = {
+    "samples.jsonl": "what the model writes",
+    run_folder.FINISHED_FILE: "all figures of the run",
+}
 MODEL_KIND = MODEL_FOR_CAUSAL_LM_MAPPING, "a registered causal language model"
 
 
@@ -252,30 +251,8 @@ def new_record(run: Run) -> dict[str, Any]:
     Returns:
         The first part of metrics.json.
     """
-    args, model = run.args, run.trainer.model
-    repo_id = run.trainer.hub_model_id or args.hub_model_id if args.push_to_hub else None
-    options = {name: value for name, value in run.given.items() if name not in NOT_IN_CARD}
-    if "config_overrides" in options:
-        options["config_overrides"] = read_overrides(options["config_overrides"])
-    return {
-        "name": (repo_id or args.hub_model_id or args.output_dir).rstrip("/").split("/")[-1],
-        "repo_id": repo_id,
-        "place": repo_id or without_folders(args.output_dir),
-        "base_model": run_report.name_on_hub(run.given.get("model_name_or_path")),
-        "dataset": run_report.name_on_hub(run.given.get("dataset_name")),
-        "model_type": model.config.model_type,
-        "num_parameters": model.num_parameters(),
-        "seed": args.seed,
-        "data": run.corpus.origins,
-        "block_size": run.block_size,
-        "options": without_folders(options),
-        "command": shell_command("python training/run_clm.py", run.argv),
-        "machine": run_report.machine(),
-        "files": {
-            "samples.jsonl": "texts of the model by several ways of decoding",
-            run_folder.FINISHED_FILE: "all figures of the run",
-        },
-    }
+    record = run_report.new_record(run.trainer, run.given, run.argv, script="run_clm.py")
+    return record | {"data": run.corpus.origins, "block_size": run.block_size, "files": FILES}
 
 
 def evaluate(run: Run, part: str) -> dict[str, Any]:

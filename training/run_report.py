@@ -4,21 +4,26 @@ import json
 import logging
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
+from script_arguments import read_overrides
 from seq2seq_data import Example
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, Trainer
 
 from hf_seqmodels.analysis import plot_alignments, plot_learning_curve
 from hf_seqmodels.evaluation import Hypothesis, alignments, load_metric
-from hf_seqmodels.model_cards import facts_of_run, render_card, shell_command
+from hf_seqmodels.model_cards import facts_of_run, render_card, shell_command, without_folders
 
 logger = logging.getLogger("run_seq2seq")
 
+NOT_IN_CARD = (
+    *("output_dir", "overwrite_output_dir", "resume_from_checkpoint"),
+    *("token", "hub_token", "cache_dir"),
+)
 NUM_EXAMPLES = 3  # on the card
 LONGEST_DRAWN_SOURCE = 40  # characters; longer alignments are unreadable
 
@@ -221,13 +226,35 @@ def write_card(
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
-def command_line(argv: Sequence[str]) -> str:
-    """Write the command that ran, ready for a shell, without tokens and folders of the machine.
+def new_record(
+    trainer: Trainer, given: Mapping[str, Any], argv: Sequence[str], *, script: str
+) -> dict[str, Any]:
+    """Return what is known about any run before it begins.
 
     Args:
+        trainer: of the run.
+        given: what the user said, without defaults.
         argv: the words after the script's name.
+        script: its name.
 
     Returns:
-        One line.
+        The first part of metrics.json, without access tokens and folders of the machine.
     """
-    return shell_command("python training/run_seq2seq.py", argv)
+    args, model = trainer.args, trainer.model
+    repo_id = trainer.hub_model_id or args.hub_model_id if args.push_to_hub else None
+    options = {name: value for name, value in given.items() if name not in NOT_IN_CARD}
+    if "config_overrides" in options:
+        options["config_overrides"] = read_overrides(options["config_overrides"])
+    return {
+        "name": (repo_id or args.hub_model_id or args.output_dir).rstrip("/").split("/")[-1],
+        "repo_id": repo_id,
+        "place": repo_id or without_folders(args.output_dir),
+        "base_model": name_on_hub(given.get("model_name_or_path")),
+        "dataset": name_on_hub(given.get("dataset_name")),
+        "model_type": model.config.model_type,
+        "num_parameters": model.num_parameters(),
+        "seed": args.seed,
+        "options": without_folders(options),
+        "command": shell_command(f"python training/{script}", argv),
+        "machine": machine(),
+    }

@@ -26,7 +26,7 @@ import numpy as np
 import run_folder
 import run_report
 from accelerate import PartialState
-from script_arguments import given_options, parse_arguments, read_overrides
+from script_arguments import given_options, parse_arguments
 from script_models import (
     ModelArguments,
     check_model_choice,
@@ -60,16 +60,11 @@ from transformers.utils.logging import disable_progress_bar
 import hf_seqmodels  # noqa: F401  (registers the model types)
 from hf_seqmodels.data import LengthGroupedBatchSampler, Seq2SeqCollator, TokenBudgetBatchSampler
 from hf_seqmodels.evaluation import decode_corpus, n_best
-from hf_seqmodels.model_cards import without_folders
 
 logger = logging.getLogger("run_seq2seq")
 
 OPTION_CLASSES = (ModelArguments, DataTrainingArguments, Seq2SeqScriptArguments)
 MODEL_KIND = MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, "a registered encoder-decoder"
-NOT_IN_CARD = (
-    *("output_dir", "overwrite_output_dir", "resume_from_checkpoint"),
-    *("token", "hub_token", "cache_dir"),
-)
 
 
 @dataclass
@@ -236,32 +231,14 @@ def new_record(run: Run) -> dict[str, Any]:
     Returns:
         The first part of metrics.json.
     """
-    args, model = run.args, run.trainer.model
-    repo_id = run.trainer.hub_model_id or args.hub_model_id if args.push_to_hub else None
-    options = {name: value for name, value in run.given.items() if name not in NOT_IN_CARD}
-    if "config_overrides" in options:
-        options["config_overrides"] = read_overrides(options["config_overrides"])
     decoding = {
         "num_beams": run.options.num_beams,
-        "max_length": model.generation_config.max_length,
+        "max_length": run.trainer.model.generation_config.max_length,
     }
     if run.options.num_beams > 1:
         decoding["length_penalty"] = run.options.length_penalty
-    return {
-        "name": (repo_id or args.hub_model_id or args.output_dir).rstrip("/").split("/")[-1],
-        "repo_id": repo_id,
-        "place": repo_id or without_folders(args.output_dir),
-        "base_model": run_report.name_on_hub(run.given.get("model_name_or_path")),
-        "dataset": run_report.name_on_hub(run.given.get("dataset_name")),
-        "model_type": model.config.model_type,
-        "num_parameters": model.num_parameters(),
-        "seed": args.seed,
-        "data": run.corpus.origins,
-        "decoding": decoding,
-        "options": without_folders(options),
-        "command": run_report.command_line(run.argv),
-        "machine": run_report.machine(),
-    }
+    record = run_report.new_record(run.trainer, run.given, run.argv, script="run_seq2seq.py")
+    return record | {"data": run.corpus.origins, "decoding": decoding}
 
 
 def train(run: Run) -> dict[str, Any]:
@@ -273,24 +250,9 @@ def train(run: Run) -> dict[str, Any]:
     Returns:
         Figures of the training.
     """
-    trainer, checkpoint = run.trainer, run.checkpoint
     if run.args.predict_with_generate and run.corpus.validation:
-        trainer.compute_metrics = scorer(run)
-    start = time.perf_counter()
-    if checkpoint is None or not trainer.take_finished_state(checkpoint):
-        trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
-    trainer.model.config.use_cache = trainer.use_cache  # Trainer turns it off while it trains
-    state = trainer.state
-    losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
-    return {
-        "rows": len(run.corpus.train),
-        "epochs": round(state.epoch, 2),
-        "steps": state.global_step,
-        "best_step": state.best_global_step or state.global_step,
-        "last_loss": losses[-1] if losses else None,
-        "minutes": round((time.perf_counter() - start) / 60, 2),
-        "resumed_at_step": run_folder.checkpoint_step(checkpoint) if checkpoint else 0,
-    }
+        run.trainer.compute_metrics = scorer(run)
+    return {"rows": len(run.corpus.train), **run.trainer.train_from(run.checkpoint)}
 
 
 def scorer(run: Run) -> Callable[[EvalPrediction], dict[str, float]]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -206,3 +206,27 @@ def shared_by_processes(make: Callable[[], Any], args: TrainingArguments) -> Any
     if box[1] is not None:
         raise box[1]
     return box[0]
+
+
+def refuse_tokenizer_training(name: str, options: Any, training_options: Sequence[str]) -> None:
+    """Refuse options of tokenizer training for a tokenizer that is ready.
+
+    Args:
+        name: where the tokenizer comes from.
+        options: the data options.
+        training_options: names of those that describe a tokenizer to train.
+
+    Raises:
+        ValueError: if one of those options is not at its default.
+    """
+    defaults = type(options)()
+    described = [
+        option
+        for option in training_options
+        if getattr(options, option) != getattr(defaults, option)
+    ]
+    if described:
+        raise ValueError(
+            f"the tokenizer comes from {name!r} as it is, so {', '.join(described)} cannot be "
+            "honoured. Leave out one of the two."
+        )

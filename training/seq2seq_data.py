@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+from script_data import data_files, load_named_dataset
 from seq2seq_arguments import DataTrainingArguments
 from transformers import PreTrainedTokenizerBase
 
@@ -71,21 +72,7 @@ def load_corpus(options: DataTrainingArguments) -> Corpus:
 
 
 def _read_splits(options: DataTrainingArguments, origins: dict) -> dict[str, list[Example]]:
-    files = {
-        "train": options.train_file,
-        "validation": options.validation_file,
-        "test": options.test_file,
-    }
-    files = {split: path for split, path in files.items() if path}
-    if files and options.dataset_name:
-        raise ValueError(
-            f"give either data files or dataset_name, not both: got {', '.join(files)} files and "
-            f"dataset_name={options.dataset_name!r}."
-        )
-    if not files and not options.dataset_name:
-        raise ValueError(
-            "no data: pass --train_file (and --validation_file, --test_file) or --dataset_name."
-        )
+    files = data_files(options)
     splits = {}
     if options.dataset_name:
         for split, rows in _download_splits(options).items():
@@ -102,13 +89,7 @@ def _read_splits(options: DataTrainingArguments, origins: dict) -> dict[str, lis
 
 def _download_splits(options: DataTrainingArguments) -> dict[str, Iterable[dict[str, Any]]]:
     """Load a dataset by name and give its rows the columns `source` and `target`."""
-    try:
-        parts = datasets.load_dataset(options.dataset_name, options.dataset_config_name)
-    except Exception as error:  # the Hub, the file readers and arrow each raise their own kind
-        raise ValueError(
-            f"dataset_name: cannot load {options.dataset_name!r}: {error} "
-            "Check the name, or download the files and pass --train_file."
-        ) from error
+    parts = load_named_dataset(options)
     return {
         split: _named_columns(parts[split], options)
         for split in ("train", "validation", "test")

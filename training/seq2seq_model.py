@@ -4,7 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from script_models import ModelArguments, load_pretrained, make_config
+from script_models import (
+    ModelArguments,
+    load_pretrained,
+    make_config,
+    refuse_tokenizer_training,
+)
 from seq2seq_arguments import DataTrainingArguments, Seq2SeqScriptArguments
 from seq2seq_data import Corpus
 from transformers import (
@@ -17,6 +22,12 @@ from transformers import (
 )
 
 from hf_seqmodels.data import Seq2SeqTokenizer, train_tokenizer
+
+TOKENIZER_TRAINING = (
+    *("source_tokenizer_model", "target_tokenizer_model", "source_vocab_size"),
+    *("target_vocab_size", "source_extra_tokens", "tokenizer_min_frequency"),
+    *("lowercase_source", "shared_tokenizer"),
+)
 
 
 def load_or_train_tokenizer(
@@ -44,7 +55,7 @@ def load_or_train_tokenizer(
     if checkpoint is not None:
         return load_pretrained(AutoTokenizer, str(checkpoint), model_options)
     if name:
-        refuse_tokenizer_training(name, options)
+        refuse_tokenizer_training(name, options, TOKENIZER_TRAINING)
         tokenizer = load_pretrained(AutoTokenizer, name, model_options)
         for attribute, value in (
             ("src_lang", options.source_lang),
@@ -59,32 +70,6 @@ def load_or_train_tokenizer(
             "--tokenizer_name."
         )
     return _train_tokenizers(options, corpus)
-
-
-def refuse_tokenizer_training(name: str, options: DataTrainingArguments) -> None:
-    """Refuse options of tokenizer training for a tokenizer that is ready.
-
-    Args:
-        name: where the tokenizer comes from.
-        options: the data options.
-
-    Raises:
-        ValueError: if one of those options is not at its default.
-    """
-    training = (
-        *("source_tokenizer_model", "target_tokenizer_model", "source_vocab_size"),
-        *("target_vocab_size", "source_extra_tokens", "tokenizer_min_frequency"),
-        *("lowercase_source", "shared_tokenizer"),
-    )
-    defaults = DataTrainingArguments()
-    described = [
-        option for option in training if getattr(options, option) != getattr(defaults, option)
-    ]
-    if described:
-        raise ValueError(
-            f"the tokenizer comes from {name!r} as it is, so {', '.join(described)} cannot be "
-            "honoured. Leave out one of the two."
-        )
 
 
 def _train_tokenizers(options: DataTrainingArguments, corpus: Corpus) -> PreTrainedTokenizerBase:

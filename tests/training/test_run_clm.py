@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+import run_clm
 import torch
 from clm_arguments import DataTrainingArguments
 from clm_data import encode_documents, split_off_end, training_rows
@@ -205,6 +206,37 @@ def test_streamed_text_trains_like_text_in_memory(text_files, tmp_path):
     in_memory = prepare(tiny_argv(text_files, tmp_path / "memory", "--packing", "none"))
     expected = [list(row["input_ids"]) for row in in_memory.trainer.train_dataset]
     assert sorted(list(row["input_ids"]) for row in rows) == sorted(expected)
+
+
+def test_a_dataset_by_name_reads_like_files(text_files, tmp_path):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for part, path in text_files.items():
+        with open(path, encoding="utf-8") as file:
+            rows = [json.dumps({"body": line.rstrip("\n")}) + "\n" for line in file]
+        (folder / f"{part}.jsonl").write_text("".join(rows), encoding="utf-8")
+    named = ["--dataset_name", str(folder), "--text_column", "body"]
+    run = prepare(tiny_argv({}, tmp_path / "named", *named))
+    expected = prepare(tiny_argv(text_files, tmp_path / "files"))
+    assert run.token_ids == expected.token_ids
+    streamed = [*named, "--streaming", "--max_steps", "2", "--tokenizer_documents", "26"]
+    stream = prepare(tiny_argv({}, tmp_path / "streamed", *streamed)).corpus.train_stream
+    assert list(stream) == LINES[:26]
+    with pytest.raises(ValueError, match="has no column 'text'; it has body"):
+        prepare(tiny_argv({}, tmp_path / "wrong", "--dataset_name", str(folder)))
+
+
+def test_documents_that_do_not_see_one_another_are_scored_alone(text_files, tmp_path):
+    run = prepare(tiny_argv(text_files, tmp_path / "run", "--packing", "none"))
+    documents = [[5, 6, 7, 2], [2], [8, 9, 2]]
+    found = run_clm.corpus_figures(run, documents)
+    nats = 0.0
+    with torch.no_grad():
+        for ids in (documents[0], documents[2]):
+            logits = run.trainer.model(input_ids=torch.tensor([ids])).logits[0, :-1]
+            nats -= logits.double().log_softmax(-1).gather(-1, torch.tensor(ids)[1:, None]).sum()
+    assert found.num_tokens == 5  # the first token of a document is predicted from nothing
+    assert found.total_nats == pytest.approx(nats.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,29 @@ import run_report
 from seq2seq_data import Example
 
 from hf_seqmodels.evaluation import Alignment, Hypothesis
+from hf_seqmodels.model_cards import shell_command
 
 
 @pytest.mark.parametrize("option", ["--token", "--hub_token", "--hub-token"])
 def test_commands_leave_access_tokens_out(option):
-    text = run_report.command_line([option, "hf_abc", "--seed", "1", f"{option}=hf_abc"])
+    text = shell_command(
+        "python training/run_seq2seq.py", [option, "hf_abc", "--seed", "1", f"{option}=hf_abc"]
+    )
     assert "hf_abc" not in text
     assert text == f"python training/run_seq2seq.py {option} '***' --seed 1 '{option}=***'"
 
 
 def test_commands_are_quoted_for_a_shell():
-    text = run_report.command_line(["--source_prefix", "to German: ", "--config_overrides", "a=1"])
+    text = shell_command(
+        "python training/run_seq2seq.py",
+        ["--source_prefix", "to German: ", "--config_overrides", "a=1"],
+    )
     assert text.endswith("--source_prefix 'to German: ' --config_overrides a=1")
 
 
 def test_commands_name_no_folder_of_the_machine():
     argv = ["--train_file", "/data/me/x.tsv", "--output_dir=/data/me/runs", "recipes/a.yaml"]
-    assert run_report.command_line(argv) == (
+    assert shell_command("python training/run_seq2seq.py", argv) == (
         "python training/run_seq2seq.py --train_file x.tsv --output_dir=runs recipes/a.yaml"
     )
 
