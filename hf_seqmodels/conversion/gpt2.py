@@ -1,13 +1,5 @@
-"""Models of transformers as models of this package, and back, with the same numbers.
+"""GPT-2 and DecoderLM, both ways."""
 
-from transformers import AutoModelForCausalLM
-from hf_seqmodels.conversion import decoder_lm_from_gpt2, gpt2_from_decoder_lm
-
-model = decoder_lm_from_gpt2(AutoModelForCausalLM.from_pretrained("my-gpt2"))
-gpt2_from_decoder_lm(model).save_pretrained("my-gpt2-again")
-"""
-
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +7,7 @@ import torch
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from hf_seqmodels.conversion.common import check_choice, check_options, fill_like
 from hf_seqmodels.models.configuration_decoder_lm import DecoderLMConfig
 from hf_seqmodels.models.modeling_decoder_lm import DecoderLMForCausalLM
 
@@ -80,17 +73,12 @@ def decoder_lm_config_from_gpt2(config: GPT2Config) -> DecoderLMConfig:
     Raises:
         ValueError: if an option has no equal here.
     """
-    _check_options(config, GPT2_NEEDS, "DecoderLM")
-    activation = config.activation_function
-    if activation not in GPT2_ACTIVATIONS:
-        raise ValueError(
-            f"DecoderLM has the activations {', '.join(GPT2_ACTIVATIONS)} of GPT-2, got "
-            f"activation_function={activation!r}. Train with one of these to convert."
-        )
+    check_options(config, GPT2_NEEDS, "DecoderLM")
+    check_choice(config, "activation_function", GPT2_ACTIVATIONS, "DecoderLM")
     options: dict[str, Any] = {
         ours: getattr(config, theirs) for theirs, ours in GPT2_FIELDS.items()
     }
-    options["hidden_act"] = GPT2_ACTIVATIONS[activation]
+    options["hidden_act"] = GPT2_ACTIVATIONS[config.activation_function]
     return DecoderLMConfig(intermediate_size=config.n_inner, **options)
 
 
@@ -106,7 +94,7 @@ def gpt2_config_from_decoder_lm(config: DecoderLMConfig) -> GPT2Config:
     Raises:
         ValueError: if an option has no equal in GPT-2.
     """
-    _check_options(config, DECODER_LM_NEEDS, "GPT-2")
+    check_options(config, DECODER_LM_NEEDS, "GPT-2")
     heads = config.num_attention_heads
     if config.num_key_value_heads != heads or heads * (config.head_dim or 0) != config.hidden_size:
         raise ValueError(
@@ -121,15 +109,6 @@ def gpt2_config_from_decoder_lm(config: DecoderLMConfig) -> GPT2Config:
         activation_function=activations[config.hidden_act],
         **{theirs: getattr(config, ours) for theirs, ours in GPT2_FIELDS.items()},
     )
-
-
-def _check_options(config: Any, needed: Mapping[str, Any], target: str):
-    for name, value in needed.items():
-        if getattr(config, name) != value:
-            raise ValueError(
-                f"{target} computes only what {type(config).__name__} does with {name}={value!r}, "
-                f"got {getattr(config, name)!r}. Such a model cannot be converted."
-            )
 
 
 def decoder_lm_state_from_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -216,7 +195,7 @@ def decoder_lm_from_gpt2(model: GPT2LMHeadModel) -> DecoderLMForCausalLM:
         ValueError: if an option has no equal here.
     """
     converted = DecoderLMForCausalLM(decoder_lm_config_from_gpt2(model.config))
-    return _fill(converted, decoder_lm_state_from_gpt2(model.state_dict()), like=model)
+    return fill_like(converted, decoder_lm_state_from_gpt2(model.state_dict()), like=model)
 
 
 def gpt2_from_decoder_lm(model: DecoderLMForCausalLM) -> GPT2LMHeadModel:
@@ -233,12 +212,4 @@ def gpt2_from_decoder_lm(model: DecoderLMForCausalLM) -> GPT2LMHeadModel:
     """
     config: Any = model.config
     converted = GPT2LMHeadModel(gpt2_config_from_decoder_lm(config))
-    return _fill(converted, gpt2_state_from_decoder_lm(model.state_dict()), like=model)
-
-
-def _fill(converted: Any, state: Mapping[str, Tensor], *, like: Any) -> Any:
-    converted.to(device=like.device, dtype=like.dtype)
-    converted.load_state_dict(state)
-    converted.tie_weights()
-    converted.generation_config = copy.deepcopy(like.generation_config)
-    return converted.train(like.training)
+    return fill_like(converted, gpt2_state_from_decoder_lm(model.state_dict()), like=model)

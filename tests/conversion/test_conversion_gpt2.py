@@ -112,7 +112,7 @@ def test_a_model_without_biases_becomes_a_gpt2_with_biases_of_zero():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"activation_function": "tanh"}, "got activation_function='tanh'"),
+        ({"activation_function": "tanh"}, "activation_function in .*, got 'tanh'"),
         ({"scale_attn_weights": False}, "scale_attn_weights=True, got False"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=False"),
         ({"add_cross_attention": True}, "add_cross_attention=False, got True"),
