@@ -12,19 +12,15 @@ options.
 """
 
 import json
-import logging
-import os
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import run_folder
 import run_report
-from accelerate import PartialState
 from clm_arguments import (
     CausalLMScriptArguments,
     DataTrainingArguments,
@@ -50,20 +46,17 @@ from clm_samples import default_prompts, draw_samples, sampling_methods
 from clm_trainers import RowTrainer, StatefulRunTrainer
 from script_arguments import given_options, parse_arguments
 from script_models import ModelArguments, check_model_choice, check_same_model, shared_by_processes
+from script_run import early_stopping, finish, output_folder, run_command
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
-    EarlyStoppingCallback,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     set_seed,
 )
-from transformers.utils.logging import disable_progress_bar
 
 import hf_seqmodels  # noqa: F401  (registers the model types)
 from hf_seqmodels.data import LanguageModelingCollator
 from hf_seqmodels.evaluation import CorpusPerplexity, corpus_perplexity
-
-logger = logging.getLogger("run_clm")
 
 OPTION_CLASSES = (ModelArguments, DataTrainingArguments, CausalLMScriptArguments)
 FILES = {
@@ -149,16 +142,11 @@ def make_trainer(run: Run, model: PreTrainedModel) -> RowTrainer | StatefulRunTr
         The trainer.
     """
     args, options = run.args, run.options
-    callbacks = []
-    if options.early_stopping_patience is not None:
-        callbacks.append(
-            EarlyStoppingCallback(options.early_stopping_patience, options.early_stopping_threshold)
-        )
     common = {
         "model": model,
         "args": args,
         "processing_class": run.tokenizer,
-        "callbacks": callbacks,
+        "callbacks": early_stopping(options),
     }
     if options.stateful:
         kind = StatefulRunTrainer
@@ -175,10 +163,7 @@ def make_trainer(run: Run, model: PreTrainedModel) -> RowTrainer | StatefulRunTr
             "eval_dataset": rows(run, "validation"),
             "data_collator": LanguageModelingCollator(run.tokenizer),
         }
-    PartialState().wait_for_everyone()  # the others may still look for a checkpoint
-    with run_folder.removed_if_refused(args.output_dir):
-        if args.should_save:
-            run_folder.clear_leftovers(args.output_dir, resumes=run.checkpoint is not None)
+    with output_folder(args, resumes=run.checkpoint is not None):
         return kind(**common)
 
 
@@ -231,14 +216,7 @@ def run_all(run: Run) -> dict[str, Any]:
     for part in ("validation", "test"):
         if part in run.token_ids and (part == "validation" or args.do_predict):
             record[part] = evaluate(run, part)
-    with run_folder.staged(args.output_dir) if args.should_save else nullcontext() as folder:
-        if args.do_train:
-            trainer.save_model(str(folder or args.output_dir), _internal_call=True)
-        if folder:
-            write_report(run, folder, record)
-    trainer.accelerator.wait_for_everyone()
-    if args.push_to_hub:
-        trainer.push_to_hub()
+    finish(trainer, lambda folder: write_report(run, folder, record))
     return record
 
 
@@ -385,21 +363,8 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 def command() -> None:
-    """Run the script for a person: one clear line for wrong input, the figures at the end."""
-    is_first = os.environ.get("RANK", "0") == "0"
-    logging.basicConfig(format="%(message)s", level=logging.INFO if is_first else logging.ERROR)
-    for name in ("httpx", "absl", "datasets"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    disable_progress_bar()  # of loading and saving; training keeps its own
-    try:
-        run = prepare(sys.argv[1:])
-    except (ValueError, OSError) as error:
-        sys.exit(f"run_clm.py: error: {error}")
-    record = run_all(run)
-    for part in ("validation", "test"):
-        if part in record:
-            logger.info(f"{part}: {record[part]}")
-    logger.info(f"Model, card, metrics and samples: {run.args.output_dir}")
+    """Run the script for a person."""
+    run_command("run_clm.py", prepare, run_all, result="Model, card, metrics and samples")
 
 
 if __name__ == "__main__":

@@ -11,12 +11,9 @@ interrupted run goes on where it stopped when the same command is given again. `
 options.
 """
 
-import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,6 @@ import datasets
 import numpy as np
 import run_folder
 import run_report
-from accelerate import PartialState
 from script_arguments import given_options, parse_arguments
 from script_models import (
     ModelArguments,
@@ -33,6 +29,7 @@ from script_models import (
     check_same_model,
     shared_by_processes,
 )
+from script_run import early_stopping, finish, output_folder, run_command
 from seq2seq_arguments import (
     DataTrainingArguments,
     Seq2SeqScriptArguments,
@@ -49,19 +46,15 @@ from seq2seq_model import (
 from seq2seq_trainer import BatchSamplerTrainer
 from transformers import (
     MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
-    EarlyStoppingCallback,
     EvalPrediction,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     set_seed,
 )
-from transformers.utils.logging import disable_progress_bar
 
 import hf_seqmodels  # noqa: F401  (registers the model types)
 from hf_seqmodels.data import LengthGroupedBatchSampler, Seq2SeqCollator, TokenBudgetBatchSampler
 from hf_seqmodels.evaluation import decode_corpus, n_best
-
-logger = logging.getLogger("run_seq2seq")
 
 OPTION_CLASSES = (ModelArguments, DataTrainingArguments, Seq2SeqScriptArguments)
 MODEL_KIND = MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, "a registered encoder-decoder"
@@ -147,15 +140,7 @@ def make_trainer(
     Returns:
         The trainer.
     """
-    callbacks = []
-    if options.early_stopping_patience is not None:
-        callbacks.append(
-            EarlyStoppingCallback(options.early_stopping_patience, options.early_stopping_threshold)
-        )
-    PartialState().wait_for_everyone()  # the others may still look for a checkpoint
-    with run_folder.removed_if_refused(args.output_dir):
-        if args.should_save:
-            run_folder.clear_leftovers(args.output_dir, resumes=resumes)
+    with output_folder(args, resumes=resumes):
         return BatchSamplerTrainer(
             model=model,
             args=args,
@@ -163,7 +148,7 @@ def make_trainer(
             train_dataset=encoded.get("train"),
             eval_dataset=encoded.get("validation"),
             processing_class=tokenizer,
-            callbacks=callbacks,
+            callbacks=early_stopping(options),
             train_batch_sampler=sampler,
         )
 
@@ -211,14 +196,7 @@ def run_all(run: Run) -> dict[str, Any]:
     for part in ("validation", "test"):
         if getattr(corpus, part) and (part == "validation" or args.do_predict):
             texts[part], record[part] = predict(run, part)
-    with run_folder.staged(args.output_dir) if args.should_save else nullcontext() as folder:
-        if args.do_train:
-            trainer.save_model(str(folder or args.output_dir), _internal_call=True)
-        if folder:
-            write_report(run, folder, record, texts)
-    trainer.accelerator.wait_for_everyone()
-    if args.push_to_hub:
-        trainer.push_to_hub()
+    finish(trainer, lambda folder: write_report(run, folder, record, texts))
     return record
 
 
@@ -406,31 +384,8 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 def command() -> None:
-    """Run the script for a person: one clear line for wrong input, the figures at the end."""
-    logging.basicConfig(
-        format="%(message)s", level=logging.INFO if is_first_process() else logging.ERROR
-    )
-    for name in ("httpx", "absl", "datasets"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    disable_progress_bar()  # of loading and saving; training keeps its own
-    try:
-        run = prepare(sys.argv[1:])
-    except (ValueError, OSError) as error:
-        sys.exit(f"run_seq2seq.py: error: {error}")
-    record = run_all(run)
-    for part in ("validation", "test"):
-        if part in record:
-            logger.info(f"{part}: {record[part]}")
-    logger.info(f"Model, card, metrics and predictions: {run.args.output_dir}")
-
-
-def is_first_process() -> bool:
-    """Tell, before any process group exists, whether this process may speak.
-
-    Returns:
-        True in the first process and without a launcher.
-    """
-    return os.environ.get("RANK", "0") == "0"
+    """Run the script for a person."""
+    run_command("run_seq2seq.py", prepare, run_all, result="Model, card, metrics and predictions")
 
 
 if __name__ == "__main__":
