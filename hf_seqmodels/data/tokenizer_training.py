@@ -17,9 +17,16 @@ decodes as a blank; word begins every text with one, so a text loses a blank at 
 and gains one where an extra token runs into a word. wordpiece cannot tell a word that begins with
 `##` from the inside of a word.
 
-Always `<pad>` is 0, `<s>` 1, `</s>` 2 and `<unk>` 3, so that source and target agree, and every
-encoding ends with `</s>` (without it where `append_eos` says so) and has nothing in front. A text
-that spells out one of these four is encoded as that token.
+In the style "text", `<pad>` is 0, `<s>` 1, `</s>` 2 and `<unk>` 3, so that source and target agree;
+every encoding ends with `</s>` (without it where `append_eos` says so), with nothing in front.
+
+In the style "bert", for encoders, `[PAD]` is 0, `[UNK]` 1, `[CLS]` 2, `[SEP]` 3 and `[MASK]` 4. A
+text becomes `[CLS] text [SEP]`, a pair `[CLS] first [SEP] second [SEP]`, and `token_type_ids` are 0
+up to the first `[SEP]` and 1 behind it. wordpiece then cuts texts as BERT does: control characters
+are removed, punctuation marks and Chinese characters are words of their own, and `lowercase` also
+removes accents (Devlin et al. 2019, arXiv:1810.04805, and the code published with it).
+
+A text that spells out one of the special tokens is encoded as that token.
 """
 
 import re
@@ -42,7 +49,11 @@ from transformers import PreTrainedTokenizerFast
 
 from hf_seqmodels.data.unigram_training import learn_unigram_pieces
 
-PAD, BOS, EOS, UNK = SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")  # their ids are 0, 1, 2, 3
+# special tokens by role, in the order of their ids
+STYLES = {
+    "text": {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "unk": "<unk>"},
+    "bert": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
+}
 DEFAULT_NUM_PIECES = 8000  # vocab_size of bpe, wordpiece and unigram
 BLANK = "\u2581"
 PIECE_PREFIX = "##"
@@ -64,13 +75,28 @@ class _Plan:
     """What the steps of a training share: the options, checked."""
 
     model: str
+    style: str
     vocab_size: int | None
     min_frequency: int
-    reserved: tuple[str, ...]  # special and extra tokens in the order of their ids
+    extra_tokens: tuple[str, ...]
 
     @property
     def num_pieces(self) -> int:
         return DEFAULT_NUM_PIECES if self.vocab_size is None else self.vocab_size
+
+    @property
+    def special(self) -> dict[str, str]:
+        """Special tokens by role, in the order of their ids."""
+        return STYLES[self.style]
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """Special and extra tokens in the order of their ids."""
+        return (*self.special.values(), *self.extra_tokens)
+
+    @property
+    def cuts_as_bert(self) -> bool:
+        return self.style == "bert" and self.model == "wordpiece"
 
 
 def train_tokenizer(
@@ -84,6 +110,7 @@ def train_tokenizer(
     extra_tokens: Sequence[str] = (),
     model_max_length: int | None = None,
     append_eos: bool = True,
+    style: str = "text",
 ) -> PreTrainedTokenizerFast:
     """Train a tokenizer; the same texts in the same order give the same tokenizer.
 
@@ -104,6 +131,8 @@ def train_tokenizer(
         model_max_length: length in tokens to which `truncation=True` cuts; None for no limit.
         append_eos: whether every encoding ends with `</s>`. A language model goes on from its
             prompt, so its tokenizer must not.
+        style: "text", or "bert" for encoders: its special tokens, `[CLS]` before and `[SEP]` behind
+            every text (whatever `append_eos` says), and `token_type_ids`.
 
     Returns:
         A fast tokenizer that `save_pretrained` writes as tokenizer.json.
@@ -112,10 +141,13 @@ def train_tokenizer(
         ValueError: if the texts hold nothing to learn from, `vocab_size` has no room for what a
             vocabulary must hold, or an option has no such value.
     """
-    _check_options(model, vocab_size, min_frequency, normalization, extra_tokens, model_max_length)
-    plan = _Plan(model, vocab_size, min_frequency, (*SPECIAL_TOKENS, *extra_tokens))
-    backend = _empty_backend(model)
-    backend.normalizer = _normalizer(lowercase, normalization)
+    if style not in STYLES:
+        raise ValueError(f"style must be one of {', '.join(STYLES)}, got {style!r}.")
+    _check_options(model, vocab_size, min_frequency, normalization, model_max_length)
+    _check_extra_tokens(extra_tokens, style)
+    plan = _Plan(model, style, vocab_size, min_frequency, tuple(extra_tokens))
+    backend = _empty_backend(plan)
+    backend.normalizer = _normalizer(lowercase, normalization, as_bert=plan.cuts_as_bert)
     chunks = list(_chunks(texts, plan, backend.normalizer))
     if not chunks:
         raise ValueError(
@@ -124,12 +156,13 @@ def train_tokenizer(
         )
     learn = _learn_pieces if model in _TRAINERS else _count_units
     backend.model = learn(plan, backend.pre_tokenizer, chunks)
-    return _finish(backend, extra_tokens, model_max_length, append_eos=append_eos)
+    return _finish(backend, plan, model_max_length, append_eos=append_eos)
 
 
-def _empty_backend(model: str) -> Tokenizer:
-    """Return a tokenizer that splits and joins as `model` does, with nothing learned yet."""
-    backend = Tokenizer(models.WordLevel({UNK: 0}, unk_token=UNK))
+def _empty_backend(plan: _Plan) -> Tokenizer:
+    """Return a tokenizer that splits and joins as the model does, with nothing learned yet."""
+    model, unk = plan.model, plan.special["unk"]
+    backend = Tokenizer(models.WordLevel({unk: 0}, unk_token=unk))
     if model == "char":
         backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         backend.decoder = decoders.Fuse()
@@ -144,19 +177,27 @@ def _empty_backend(model: str) -> Tokenizer:
         )
         backend.decoder = decoders.Metaspace(BLANK, prepend_scheme="always")
     elif model == "wordpiece":
-        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        backend.decoder = decoders.WordPiece(PIECE_PREFIX, cleanup=False)
+        backend.pre_tokenizer = (
+            pre_tokenizers.BertPreTokenizer()
+            if plan.cuts_as_bert
+            else pre_tokenizers.WhitespaceSplit()
+        )
+        backend.decoder = decoders.WordPiece(PIECE_PREFIX, cleanup=plan.cuts_as_bert)
     else:
         backend.pre_tokenizer = pre_tokenizers.Metaspace(BLANK, prepend_scheme="never")
         backend.decoder = decoders.Metaspace(BLANK, prepend_scheme="never")
     return backend
 
 
-def _normalizer(lowercase: bool, normalization: str | None) -> normalizers.Normalizer | None:
+def _normalizer(
+    lowercase: bool, normalization: str | None, *, as_bert: bool
+) -> normalizers.Normalizer | None:
     steps = []
     if normalization is not None:
         steps.append(NORMALIZERS[normalization]())
-    if lowercase:
+    if as_bert:
+        steps.append(normalizers.BertNormalizer(lowercase=lowercase))
+    elif lowercase:
         steps.append(normalizers.Lowercase())
     return normalizers.Sequence(steps) if steps else None
 
@@ -215,7 +256,7 @@ def _count_units(
         _check_room(plan, 1, "one unit")
         frequent = frequent[:room]
     vocabulary = {unit: index for index, unit in enumerate([*plan.reserved, *frequent])}
-    return models.WordLevel(vocabulary, unk_token=UNK)
+    return models.WordLevel(vocabulary, unk_token=plan.special["unk"])
 
 
 def _learn_pieces(
@@ -239,7 +280,7 @@ def _train_bpe(
     plan: _Plan, splitter: pre_tokenizers.PreTokenizer, chunks: list[str], alphabet: list[str]
 ) -> models.Model:
     _check_room(plan, len(alphabet), f"{len(alphabet)} characters")
-    tokenizer = Tokenizer(models.BPE(unk_token=UNK))
+    tokenizer = Tokenizer(models.BPE(unk_token=plan.special["unk"]))
     tokenizer.pre_tokenizer = splitter
     tokenizer.train_from_iterator(chunks, _bpe_trainer(plan, plan.num_pieces, plan.reserved))
     return tokenizer.model
@@ -257,7 +298,7 @@ def _train_wordpiece(
     inner = {ord(char): chr(FIRST_STAND_IN + index) for index, char in enumerate(alphabet)}
     outer = {ord(stand_in): char for char, stand_in in zip(alphabet, inner.values(), strict=True)}
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = splitter
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     marked = (
         " ".join(word[0] + word[1:].translate(inner) for word in _split(splitter, chunk))
         for chunk in chunks
@@ -271,7 +312,7 @@ def _train_wordpiece(
     pieces = list(dict.fromkeys([*plan.reserved, *characters, *learned]))[: plan.num_pieces]
     return models.WordPiece(
         {piece: index for index, piece in enumerate(pieces)},
-        unk_token=UNK,
+        unk_token=plan.special["unk"],
         max_input_chars_per_word=MAX_PIECED_WORD,
         continuing_subword_prefix=PIECE_PREFIX,
     )
@@ -285,7 +326,7 @@ def _train_unigram(
     learned = learn_unigram_pieces(words, plan.num_pieces - len(plan.reserved))
     learned = [(piece, score) for piece, score in learned if piece not in plan.reserved]
     reserved = [(token, 0.0) for token in plan.reserved]
-    return models.Unigram([*reserved, *learned], unk_id=SPECIAL_TOKENS.index(UNK))
+    return models.Unigram([*reserved, *learned], unk_id=list(plan.special).index("unk"))
 
 
 def _bpe_trainer(plan: _Plan, num_pieces: int, reserved: Sequence[str]) -> trainers.BpeTrainer:
@@ -306,34 +347,48 @@ def _split(splitter: pre_tokenizers.PreTokenizer, chunk: str) -> list[str]:
 
 
 def _finish(
-    backend: Tokenizer,
-    extra_tokens: Sequence[str],
-    model_max_length: int | None,
-    *,
-    append_eos: bool,
+    backend: Tokenizer, plan: _Plan, model_max_length: int | None, *, append_eos: bool
 ) -> PreTrainedTokenizerFast:
-    """Add the special and extra tokens and the end token, and wrap the backend."""
+    """Add the special and extra tokens and the template of encodings, and wrap the backend."""
+    special = plan.special
+    # a mask stands for a word with the blank at its head, where that is part of a word's token
+    takes_blank = isinstance(backend.decoder, decoders.Metaspace)
     backend.add_special_tokens(
-        [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
+        [
+            AddedToken(token, normalized=False, special=True, lstrip=role == "mask" and takes_blank)
+            for role, token in special.items()
+        ]
     )
-    backend.add_tokens([AddedToken(token, normalized=False) for token in extra_tokens])
-    if append_eos:
+    backend.add_tokens([AddedToken(token, normalized=False) for token in plan.extra_tokens])
+    if template := _template(plan, append_eos=append_eos):
+        ids = [(token, index) for index, token in enumerate(special.values())]
         backend.post_processor = processors.TemplateProcessing(
-            single=f"$A {EOS}",
-            pair=f"$A {EOS} $B:1 {EOS}:1",
-            special_tokens=[(EOS, SPECIAL_TOKENS.index(EOS))],
+            single=template[0], pair=template[1], special_tokens=ids
         )
     limit = {} if model_max_length is None else {"model_max_length": model_max_length}
+    inputs = ["input_ids", "attention_mask"]
+    if plan.style == "bert":
+        inputs.insert(1, "token_type_ids")
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
-        pad_token=PAD,
-        bos_token=BOS,
-        eos_token=EOS,
-        unk_token=UNK,
-        model_input_names=["input_ids", "attention_mask"],
+        **{
+            f"{role}_token": backend.get_added_tokens_decoder()[index]
+            for index, role in enumerate(special)
+        },
+        model_input_names=inputs,
         clean_up_tokenization_spaces=False,
         **limit,
     )
+
+
+def _template(plan: _Plan, *, append_eos: bool) -> tuple[str, str] | None:
+    """Return what surrounds a text and a pair of texts, None for nothing."""
+    if plan.style == "bert":
+        cls, sep = plan.special["cls"], plan.special["sep"]
+        single = f"{cls}:0 $A:0 {sep}:0"
+        return single, f"{single} $B:1 {sep}:1"
+    eos = plan.special["eos"]
+    return (f"$A {eos}", f"$A {eos} $B:1 {eos}:1") if append_eos else None
 
 
 def _check_options(
@@ -341,7 +396,6 @@ def _check_options(
     vocab_size: int | None,
     min_frequency: int,
     normalization: str | None,
-    extra_tokens: Sequence[str],
     model_max_length: int | None,
 ) -> None:
     if model not in TOKENIZER_MODELS:
@@ -356,15 +410,19 @@ def _check_options(
             continue
         or_none = " or None" if name in numbers else ""
         raise ValueError(f"{name} must be a whole number of at least 1{or_none}, got {value!r}.")
+
+
+def _check_extra_tokens(extra_tokens: Sequence[str], style: str) -> None:
+    special = STYLES[style].values()
     if isinstance(extra_tokens, str):
         raise ValueError(
             f"extra_tokens must be a sequence of strings, got one string. Pass [{extra_tokens!r}]."
         )
     for token in extra_tokens:
-        if not isinstance(token, str) or not token.strip() or token in SPECIAL_TOKENS:
+        if not isinstance(token, str) or not token.strip() or token in special:
             raise ValueError(
                 "extra_tokens must be strings other than blanks and the special tokens "
-                f"{', '.join(SPECIAL_TOKENS)}, got {token!r}. Leave it out or spell it differently."
+                f"{', '.join(special)}, got {token!r}. Leave it out or spell it differently."
             )
     repeated = [token for token, count in Counter(extra_tokens).items() if count > 1]
     if repeated:
@@ -383,9 +441,8 @@ def _check_room(plan: _Plan, num_needed: int, what: str) -> None:
     needed = len(plan.reserved) + num_needed
     size = plan.vocab_size if plan.vocab_size is not None else plan.num_pieces
     if size < needed:
-        num_extra = len(plan.reserved) - len(SPECIAL_TOKENS)
         raise ValueError(
-            f"vocab_size must be at least {needed} here: {len(SPECIAL_TOKENS)} special tokens, "
-            f"{num_extra} extra tokens and {what}; got {size}. Raise vocab_size, or leave out rare "
-            "characters with min_frequency."
+            f"vocab_size must be at least {needed} here: {len(plan.special)} special tokens, "
+            f"{len(plan.extra_tokens)} extra tokens and {what}; got {size}. Raise vocab_size, or "
+            "leave out rare characters with min_frequency."
         )
