@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import evaluate
 
-METRIC_NAMES = ("bleu", "chrf", "exact_match", "error_rate", "wer", "cer", "per")
+TEXT_METRICS = ("bleu", "chrf", "exact_match", "error_rate", "wer", "cer", "per", "squad")
+METRIC_NAMES = (*TEXT_METRICS, "entity_f1")
 
 
 def metric_path(name: str) -> Path:
@@ -37,7 +38,8 @@ def load_metric(name: str, **module_kwargs: Any) -> "evaluate.Metric":
 
     The class is imported from the installed package, without a copy in a cache, and the texts are
     held in memory, so that any number of processes may score at once. All scores are percentages
-    (0 to 100). References are one text per prediction, or a list of at least one per prediction.
+    (0 to 100). References are one text per prediction, or a list of at least one; for
+    entity_f1, predictions and references are lists of tags.
 
     | name | score | result key |
     |---|---|---|
@@ -46,6 +48,8 @@ def load_metric(name: str, **module_kwargs: Any) -> "evaluate.Metric":
     | exact_match | share of predictions equal to a reference | exact_match |
     | error_rate | edits per reference unit; `unit="word"` or `"character"` | error_rate |
     | wer, cer, per | the same for words, characters, phones (separated by blanks) | wer, cer, per |
+    | squad | exact match and F1 of answers, as SQuAD 1.1 and 2.0 define them | exact_match, f1 |
+    | entity_f1 | F1 of named entities, with a table by type | f1 |
 
     The error rates also give `item_error_rate`, the share of items with any error: where an item is
     one word to be pronounced, that is what papers on grapheme-to-phoneme conversion call "WER".
