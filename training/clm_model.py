@@ -9,6 +9,7 @@ from clm_arguments import CausalLMScriptArguments, DataTrainingArguments
 from clm_data import Corpus
 from script_models import (
     ModelArguments,
+    check_vocabulary,
     load_pretrained,
     make_config,
     refuse_tokenizer_training,
@@ -17,7 +18,6 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
-    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -120,25 +120,6 @@ def load_or_make_model(
     if hasattr(config, "label_smoothing"):
         args.label_smoothing_factor = 0.0
     return AutoModelForCausalLM.from_config(config)
-
-
-def check_vocabulary(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a model whose table does not hold every token of the tokenizer.
-
-    Args:
-        config: of the model.
-        tokenizer: of the text.
-
-    Raises:
-        ValueError: if it does not.
-    """
-    size = config.get_text_config().vocab_size
-    if size < len(tokenizer):
-        raise ValueError(
-            f"vocab_size of the model must hold all {len(tokenizer)} tokens of the tokenizer, got "
-            f"{size}. Leave it out of config_overrides, or use the tokenizer that belongs to the "
-            "checkpoint."
-        )
 
 
 def is_recurrent(model: PreTrainedModel) -> bool:

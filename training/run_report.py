@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,18 @@ def write_json(path: Path, content: Any) -> None:
         content: plain values.
     """
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Write one JSON object a line.
+
+    Args:
+        path: the file.
+        lines: the objects, of plain values.
+    """
+    with path.open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
 
 
 def write_predictions(

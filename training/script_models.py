@@ -10,7 +10,13 @@ from typing import Any
 from accelerate.utils import broadcast_object_list
 from huggingface_hub.errors import StrictDataclassError
 from script_arguments import check_names, read_overrides, typed_overrides
-from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, TrainingArguments
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+    TrainingArguments,
+)
 
 
 @dataclass
@@ -150,13 +156,14 @@ def check_same_model(checkpoint: Path, config: PreTrainedConfig) -> None:
         )
 
 
-def load_pretrained(auto_class: Any, name: str, options: ModelArguments) -> Any:
+def load_pretrained(auto_class: Any, name: str, options: ModelArguments, **more: Any) -> Any:
     """Load with the Hub options; whatever a damaged or missing checkpoint causes is one error.
 
     Args:
         auto_class: of transformers.
         name: folder or name on the Hub.
         options: say from which revision and with which token.
+        **more: further arguments of `from_pretrained`.
 
     Returns:
         What the Auto class loads.
@@ -171,6 +178,7 @@ def load_pretrained(auto_class: Any, name: str, options: ModelArguments) -> Any:
             revision=options.model_revision,
             token=options.token,
             trust_remote_code=options.trust_remote_code,
+            **more,
         )
     except (
         Exception
@@ -179,6 +187,25 @@ def load_pretrained(auto_class: Any, name: str, options: ModelArguments) -> Any:
             f"{auto_class.__name__} cannot load {name!r}: {error} Check the path or name; if the "
             "files are damaged, fetch or save them again."
         ) from error
+
+
+def check_vocabulary(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a model whose table does not hold every token of the tokenizer.
+
+    Args:
+        config: of the model.
+        tokenizer: of the text.
+
+    Raises:
+        ValueError: if it does not.
+    """
+    size = config.get_text_config().vocab_size
+    if size < len(tokenizer):
+        raise ValueError(
+            f"vocab_size of the model must hold all {len(tokenizer)} tokens of the tokenizer, got "
+            f"{size}. Leave it out of config_overrides, or use the tokenizer that belongs to the "
+            "checkpoint."
+        )
 
 
 def shared_by_processes(make: Callable[[], Any], args: TrainingArguments) -> Any:

@@ -1,0 +1,450 @@
+"""What all fine-tuning scripts do: read, train, keep the best model, predict, report.
+
+A script is a `FinetuneTask`, which says what its rows are, how they become tokens, what is computed
+from the predictions and how they are written down, and two lines:
+
+    if __name__ == "__main__":
+        command(MyTask)
+"""
+
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import datasets
+import numpy as np
+import run_folder
+import run_report
+from finetune_arguments import (
+    FinetuneDataArguments,
+    FinetuneScriptArguments,
+    check_numbers,
+    settle_arguments,
+    settle_best_metric,
+)
+from finetune_data import Corpus, Part, load_corpus, row_lengths
+from finetune_model import (
+    load_or_make_model,
+    load_or_train_tokenizer,
+    settle_max_length,
+    stored_config,
+)
+from finetune_trainer import FinetuneTrainer, Loss
+from script_arguments import given_options, parse_arguments
+from script_models import ModelArguments, check_model_choice, check_same_model, shared_by_processes
+from script_run import early_stopping, finish, output_folder, run_command
+from transformers import (
+    EvalPrediction,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    set_seed,
+)
+
+import hf_seqmodels  # noqa: F401  (registers the model types)
+from hf_seqmodels.data import LengthGroupedBatchSampler
+
+Predictions = Any  # an array (rows, ...), or a tuple of num_outputs of them
+
+
+class FinetuneTask(ABC):
+    """What one script adds to the others.
+
+    The methods are called in the order in which they stand here; all but `score` once for each part
+    of the data at most. Errors of what a user gave are ValueErrors.
+
+    Args:
+        options: the data options; an instance of `option_class`.
+        args: the training arguments.
+    """
+
+    script: ClassVar[str]  # "run_something.py"
+    option_class: ClassVar[type]  # a dataclass that inherits from FinetuneDataArguments
+    auto_class: ClassVar[Any]  # what loads such models
+    head_classes: ClassVar[Mapping[type, Any]]  # of that Auto class: {config class: model class}
+    model_kind: ClassVar[str]  # how an error calls such models: "a registered ..."
+    num_outputs: ClassVar[int] = 1  # of the model, that make up a prediction
+    lower_is_better: ClassVar[frozenset[str]] = frozenset({"loss"})
+
+    def __init__(self, options: Any, args: FinetuneScriptArguments):
+        self.options = options
+        self.args = args
+
+    def check_options(self) -> None:  # noqa: B027  (most scripts have none)
+        """Refuse options that contradict each other, before any file is read."""
+
+    @abstractmethod
+    def read(self, corpus: Corpus, stored: PreTrainedConfig | None) -> None:
+        """Look at the rows: find the columns, decide on the labels, refuse what cannot work.
+
+        Args:
+            corpus: the parts of the data.
+            stored: configuration of the checkpoint that the run goes on from, if any.
+        """
+
+    @property
+    @abstractmethod
+    def metrics(self) -> Sequence[str]:
+        """The figures of `score` that can tell the best model, the default first."""
+
+    @property
+    def chosen_metric(self) -> str | None:
+        """The one that an option of the script names, if any."""
+        return getattr(self.options, "metric_name", None)
+
+    @abstractmethod
+    def training_texts(self, part: Part) -> Iterable[str]:
+        """Return the texts to train a tokenizer on.
+
+        Args:
+            part: the training rows.
+        """
+
+    def config_values(self) -> dict[str, Any]:
+        """Return fields of the model's configuration that follow from the data."""
+        return {}
+
+    @abstractmethod
+    def encode(
+        self, part: Part, tokenizer: PreTrainedTokenizerBase, max_length: int | None
+    ) -> datasets.Dataset:
+        """Turn rows into tokens.
+
+        Args:
+            part: the rows.
+            tokenizer: of the model.
+            max_length: tokens to cut at; None cuts nothing.
+
+        Returns:
+            `input_ids`, `attention_mask`, .. and `labels` where there are any. Predictions come
+            back in the same order; there may be more of them than rows.
+        """
+
+    @abstractmethod
+    def collator(
+        self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel
+    ) -> Callable[[list[dict[str, Any]]], Mapping[str, Any]]:
+        """Return what makes a batch of encoded rows.
+
+        Args:
+            tokenizer: of the model.
+            model: to train.
+        """
+
+    def trainer_class(self) -> type[FinetuneTrainer]:
+        """Return the trainer of this task."""
+        return FinetuneTrainer
+
+    def loss(self) -> Loss | None:
+        """Return what computes the loss from outputs and labels; None leaves it to the model."""
+        return None
+
+    @abstractmethod
+    def score(self, part: Part, predictions: Predictions) -> dict[str, float]:
+        """Compute the figures of a part with labels, among them those of `metrics` but the loss.
+
+        Args:
+            part: the rows.
+            predictions: what the model puts out, in the order of `encode`.
+
+        Returns:
+            Floats by name; shares are percentages. Empty for rows without labels.
+        """
+
+    @abstractmethod
+    def prediction_lines(self, part: Part, predictions: Predictions) -> Iterable[dict[str, Any]]:
+        """Yield the lines of predictions.jsonl.
+
+        Args:
+            part: the rows.
+            predictions: what the model puts out, in the order of `encode`.
+        """
+
+    def more_figures(self, part: Part, predictions: Predictions) -> dict[str, Any]:
+        """Return further entries of metrics.json, such as a table of confusions.
+
+        Args:
+            part: the rows that predictions.jsonl holds.
+            predictions: of them.
+        """
+        return {}
+
+    def card_examples(self, part: Part, predictions: Predictions) -> list[list[str]]:
+        """Return pairs of an input and an output for the model card, the best first.
+
+        Args:
+            part: the rows that predictions.jsonl holds.
+            predictions: of them.
+        """
+        return []
+
+
+@dataclass
+class Run:
+    """A run that has passed every check and may begin."""
+
+    argv: list[str]
+    given: dict[str, Any]  # what the user said, without defaults
+    options: FinetuneDataArguments
+    args: FinetuneScriptArguments
+    task: FinetuneTask
+    corpus: Corpus
+    max_length: int | None
+    tokenizer: PreTrainedTokenizerBase
+    encoded: dict[str, datasets.Dataset] = field(default_factory=dict)
+    orders: dict[str, np.ndarray] = field(default_factory=dict)  # of rows in `encoded`
+    trainer: FinetuneTrainer = None  # type: ignore[assignment]
+    checkpoint: Path | None = None
+
+
+def prepare(task_class: type[FinetuneTask], argv: Sequence[str]) -> Run:
+    """Read options and rows, make tokenizer, model and trainer, and refuse whatever cannot work.
+
+    Args:
+        task_class: the script.
+        argv: the words after the script's name.
+
+    Returns:
+        The run, ready for `run_all`.
+
+    Raises:
+        ValueError: if an option, a file, or their combination is wrong; nothing has been written
+            then.
+    """
+    option_classes = option_classes_of(task_class)
+    model_options, options, args = parse_arguments(option_classes, argv)
+    given = given_options(option_classes, argv)
+    check_model_choice(model_options, task_class.head_classes, task_class.model_kind)
+    check_numbers(options)
+    task = task_class(options, args)
+    task.check_options()
+    checkpoint = run_folder.find_checkpoint(
+        args.output_dir,
+        resume_from=args.resume_from_checkpoint,
+        overwrite=options.overwrite_output_dir,
+    )
+    corpus = load_corpus(options)
+    settle_arguments(args, options, corpus, given)
+    task.read(corpus, stored_config(model_options))
+    settle_best_metric(
+        args,
+        chosen=task.chosen_metric,
+        computed=[*task.metrics, "loss"],
+        lower_is_better=task.lower_is_better,
+        given=given,
+    )
+    set_seed(args.seed)
+    tokenizer, model = _tokenizer_and_model(task, model_options, corpus, checkpoint)
+    max_length = settle_max_length(options, model, tokenizer)
+    run = Run(list(argv), given, options, args, task, corpus, max_length, tokenizer)
+    run.checkpoint = checkpoint
+    for name, part in corpus.items():
+        _add_rows(run, name, part)
+    run.trainer = make_trainer(run, model)
+    return run
+
+
+def option_classes_of(task_class: type[FinetuneTask]) -> tuple[type, ...]:
+    """Return the dataclasses whose fields are the options of a script.
+
+    Args:
+        task_class: the script.
+
+    Returns:
+        Model, data and training arguments.
+    """
+    return ModelArguments, task_class.option_class, FinetuneScriptArguments
+
+
+def _tokenizer_and_model(
+    task: FinetuneTask, model_options: ModelArguments, corpus: Corpus, checkpoint: Path | None
+) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+    train = corpus.get("train")
+    tokenizer = shared_by_processes(
+        lambda: load_or_train_tokenizer(
+            model_options,
+            task.options,
+            None if train is None else lambda: task.training_texts(train),
+            checkpoint,
+        ),
+        task.args,
+    )
+    model = load_or_make_model(
+        task.auto_class, model_options, task.options, tokenizer, task.config_values()
+    )
+    if checkpoint is not None:
+        check_same_model(checkpoint, model.config)
+    return tokenizer, model
+
+
+def _add_rows(run: Run, name: str, part: Part) -> None:
+    """Encode a part; rows that are only predicted are sorted by length, to save padding."""
+    rows = run.task.encode(part, run.tokenizer, run.max_length)
+    order = np.arange(len(rows))
+    if name != "train":
+        order = np.argsort(row_lengths(rows), kind="stable")
+        rows = rows.select(order)
+    run.encoded[name], run.orders[name] = rows, order
+
+
+def make_trainer(run: Run, model: PreTrainedModel) -> FinetuneTrainer:
+    """Make the trainer; not before this moment the output folder may come to be.
+
+    Args:
+        run: all of it but the trainer.
+        model: to train.
+
+    Returns:
+        The trainer.
+    """
+    args, task, sampler = run.args, run.task, None
+    if args.do_train and args.train_sampling_strategy == "group_by_length":
+        seed = args.data_seed if args.data_seed is not None else args.seed
+        lengths = row_lengths(run.encoded["train"])
+        sampler = LengthGroupedBatchSampler(
+            lengths, args.train_batch_size, seed=seed, drop_last=args.dataloader_drop_last
+        )
+    with output_folder(args, resumes=run.checkpoint is not None):
+        return task.trainer_class()(
+            model=model,
+            args=args,
+            loss=task.loss(),
+            num_outputs=task.num_outputs,
+            data_collator=task.collator(run.tokenizer, model),
+            train_dataset=run.encoded.get("train"),
+            eval_dataset=run.encoded.get("validation"),
+            processing_class=run.tokenizer,
+            callbacks=early_stopping(run.options),
+            compute_metrics=_scorer(run),
+            train_batch_sampler=sampler,
+        )
+
+
+def _scorer(run: Run) -> Callable[[EvalPrediction], dict[str, float]]:
+    def score(evaluation: EvalPrediction) -> dict[str, float]:
+        predictions = in_order(evaluation.predictions, run.orders["validation"])
+        return run.task.score(run.corpus["validation"], predictions)
+
+    return score
+
+
+def in_order(predictions: Predictions, order: np.ndarray) -> Predictions:
+    """Bring predictions of sorted rows back into the order of the data.
+
+    Args:
+        predictions: an array, or a tuple of arrays, (rows, ...).
+        order: which row of the data each sorted row is.
+
+    Returns:
+        The same in the order of the data.
+    """
+    if isinstance(predictions, tuple):
+        return tuple(in_order(item, order) for item in predictions)
+    restored = np.empty_like(predictions[: len(order)])
+    restored[order] = predictions[: len(order)]
+    return restored
+
+
+def run_all(run: Run) -> dict[str, Any]:
+    """Train, evaluate the best model, and write the output folder.
+
+    Args:
+        run: what `prepare` returned.
+
+    Returns:
+        The content of metrics.json.
+    """
+    args, trainer = run.args, run.trainer
+    record = run_report.new_record(trainer, run.given, run.argv, script=run.task.script)
+    record["data"] = {name: part.origin for name, part in run.corpus.items()}
+    record["max_seq_length"] = run.max_length
+    if args.do_train:
+        record["train"] = trainer.train_from(run.checkpoint)
+    predictions = {}
+    for name in ("validation", "test"):
+        if name in run.corpus and (name == "validation" or args.do_predict):
+            predictions[name], record[name] = predict(run, name)
+    finish(trainer, lambda folder: write_report(run, folder, record, predictions))
+    return record
+
+
+def predict(run: Run, name: str) -> tuple[Predictions, dict[str, Any]]:
+    """Predict a part with the model that is saved, and score it.
+
+    Args:
+        run: the run, trained.
+        name: of the part.
+
+    Returns:
+        The predictions in the order of `encode`, and the figures.
+    """
+    run.trainer.compute_metrics = None  # scored below
+    start = time.perf_counter()
+    output = run.trainer.predict(run.encoded[name], metric_key_prefix=name)
+    seconds = time.perf_counter() - start
+    predictions = in_order(output.predictions, run.orders[name])
+    scores: dict[str, Any] = dict(run.task.score(run.corpus[name], predictions))
+    if f"{name}_loss" in output.metrics:
+        scores["loss"] = float(output.metrics[f"{name}_loss"])
+    return predictions, scores | {"seconds": round(seconds, 1)}
+
+
+def write_report(
+    run: Run, folder: Path, record: dict[str, Any], predictions: dict[str, Predictions]
+) -> None:
+    """Write predictions, the learning curve, the state of the trainer, the card and metrics.json.
+
+    Args:
+        run: the run, trained.
+        folder: where to write.
+        record: the content of metrics.json.
+        predictions: of each part.
+    """
+    record["files"] = {run_folder.FINISHED_FILE: "all figures of the run"}
+    if predictions:
+        name = "test" if "test" in predictions else "validation"
+        part, found = run.corpus[name], predictions[name]
+        run_report.write_lines(folder / "predictions.jsonl", run.task.prediction_lines(part, found))
+        record["files"]["predictions.jsonl"] = f"every prediction for the {name} rows"
+        record |= run.task.more_figures(part, found)
+        record["examples"] = run.task.card_examples(part, found)
+    run_report.draw_learning_curve(
+        folder / "learning_curve.png",
+        run.trainer.state.log_history,
+        run.args.metric_for_best_model,
+    )
+    if run.args.do_train:
+        run.trainer.state.save_to_json(str(folder / "trainer_state.json"))
+        run_report.write_card(folder, record, model=run.trainer.model, tokenizer=run.tokenizer)
+    run_report.write_json(folder / "metrics.json", record)
+
+
+def main(task_class: type[FinetuneTask], argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Run a script and return the content of metrics.json.
+
+    Args:
+        task_class: the script.
+        argv: the words after the script's name; None takes those of the process.
+
+    Returns:
+        The figures of the run.
+    """
+    return run_all(prepare(task_class, sys.argv[1:] if argv is None else argv))
+
+
+def command(task_class: type[FinetuneTask]) -> None:
+    """Run a script for a person.
+
+    Args:
+        task_class: the script.
+    """
+    run_command(
+        task_class.script,
+        lambda argv: prepare(task_class, argv),
+        run_all,
+        result="Model, card, metrics and predictions",
+    )
