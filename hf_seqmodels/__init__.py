@@ -15,6 +15,7 @@ from hf_seqmodels.lazy_exports import lazy_exports
 from hf_seqmodels.models.configuration_decoder_lm import DecoderLMConfig
 from hf_seqmodels.models.configuration_rnn_lm import RnnLMConfig
 from hf_seqmodels.models.configuration_rnn_seq2seq import RnnSeq2SeqConfig
+from hf_seqmodels.models.configuration_text_encoder import TextEncoderConfig
 from hf_seqmodels.models.modeling_decoder_lm import (
     DecoderLMForCausalLM,
     DecoderLMForSequenceClassification,
@@ -25,6 +26,16 @@ from hf_seqmodels.models.modeling_rnn_lm import RnnLMForCausalLM, RnnLMModel
 from hf_seqmodels.models.modeling_rnn_seq2seq import (
     RnnSeq2SeqForConditionalGeneration,
     RnnSeq2SeqModel,
+)
+from hf_seqmodels.models.modeling_text_encoder import (
+    TextEncoderForMaskedLM,
+    TextEncoderForMultipleChoice,
+    TextEncoderForNextSentencePrediction,
+    TextEncoderForPreTraining,
+    TextEncoderForQuestionAnswering,
+    TextEncoderForSequenceClassification,
+    TextEncoderForTokenClassification,
+    TextEncoderModel,
 )
 from hf_seqmodels.models.pipeline_seq2seq_generation import Seq2SeqGenerationPipeline
 
@@ -46,6 +57,15 @@ __all__ = [
     "RnnSeq2SeqForConditionalGeneration",
     "RnnSeq2SeqModel",
     "Seq2SeqGenerationPipeline",
+    "TextEncoderConfig",
+    "TextEncoderForMaskedLM",
+    "TextEncoderForMultipleChoice",
+    "TextEncoderForNextSentencePrediction",
+    "TextEncoderForPreTraining",
+    "TextEncoderForQuestionAnswering",
+    "TextEncoderForSequenceClassification",
+    "TextEncoderForTokenClassification",
+    "TextEncoderModel",
     "__version__",
     "analysis",
     "auto_map_for",

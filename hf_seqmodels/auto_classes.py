@@ -12,8 +12,14 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
+    AutoModelForNextSentencePrediction,
+    AutoModelForPreTraining,
+    AutoModelForQuestionAnswering,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    AutoModelForTextEncoding,
     AutoModelForTokenClassification,
     AutoTokenizer,
     PreTrainedConfig,
@@ -24,6 +30,7 @@ from transformers import (
 from hf_seqmodels.models.configuration_decoder_lm import DecoderLMConfig
 from hf_seqmodels.models.configuration_rnn_lm import RnnLMConfig
 from hf_seqmodels.models.configuration_rnn_seq2seq import RnnSeq2SeqConfig
+from hf_seqmodels.models.configuration_text_encoder import TextEncoderConfig
 from hf_seqmodels.models.modeling_decoder_lm import (
     DecoderLMForCausalLM,
     DecoderLMForSequenceClassification,
@@ -34,6 +41,16 @@ from hf_seqmodels.models.modeling_rnn_lm import RnnLMForCausalLM, RnnLMModel
 from hf_seqmodels.models.modeling_rnn_seq2seq import (
     RnnSeq2SeqForConditionalGeneration,
     RnnSeq2SeqModel,
+)
+from hf_seqmodels.models.modeling_text_encoder import (
+    TextEncoderForMaskedLM,
+    TextEncoderForMultipleChoice,
+    TextEncoderForNextSentencePrediction,
+    TextEncoderForPreTraining,
+    TextEncoderForQuestionAnswering,
+    TextEncoderForSequenceClassification,
+    TextEncoderForTokenClassification,
+    TextEncoderModel,
 )
 from hf_seqmodels.models.tokenization_seq2seq import Seq2SeqTokenizer
 from hf_seqmodels.pipeline_tasks import register_pipelines
@@ -158,6 +175,21 @@ FAMILIES = (
     Family(
         config_class=RnnLMConfig,
         model_classes={AutoModel: RnnLMModel, AutoModelForCausalLM: RnnLMForCausalLM},
+    ),
+    Family(
+        config_class=TextEncoderConfig,
+        model_classes={
+            AutoModel: TextEncoderModel,
+            AutoModelForTextEncoding: TextEncoderModel,
+            AutoModelForPreTraining: TextEncoderForPreTraining,
+            AutoModelForMaskedLM: TextEncoderForMaskedLM,
+            AutoModelForNextSentencePrediction: TextEncoderForNextSentencePrediction,
+            AutoModelForSequenceClassification: TextEncoderForSequenceClassification,
+            AutoModelForMultipleChoice: TextEncoderForMultipleChoice,
+            AutoModelForTokenClassification: TextEncoderForTokenClassification,
+            AutoModelForQuestionAnswering: TextEncoderForQuestionAnswering,
+        },
+        unkept_promises={"cache": "an encoder reads each row at once and keeps nothing"},
     ),
 )
 

@@ -1,18 +1,20 @@
-"""What heads share: labels of a language model, the token that stands for a row, losses over
-classes.
+"""What heads share: labels of a language model, what stands for a row, losses over classes and
+spans.
 
-Shapes: B batch, T length, C classes.
+Shapes: B batch, T length, D hidden size, C classes, V vocabulary.
 """
 
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.activations import ACT2FN
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from .outputs import IGNORED_LABEL
+from .layers_vocabulary_loss import vocabulary_loss
+from .outputs import IGNORED_LABEL, count_targets
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
@@ -154,3 +156,177 @@ def classification_loss(
     if num_items_in_batch is None:
         num_items_in_batch = labels.numel()
     return total / torch.as_tensor(num_items_in_batch, device=total.device).clamp(min=1)
+
+
+class FirstTokenPooler(nn.Module):
+    """tanh(W h_1 + b), what stands for a row. Source: Devlin et al. 2019, arXiv:1810.04805, and the
+    code published with it.
+
+    Args:
+        hidden_size: width D.
+    """
+
+    def __init__(self, hidden_size: int):
+        super().__init__()
+        self.dense = nn.Linear(hidden_size, hidden_size)
+
+    def forward(self, hidden_states: Tensor, keep_mask: Tensor | None = None) -> Tensor:
+        """Return one vector for every row: (B, T, D) -> (B, D).
+
+        Args:
+            hidden_states: (B, T, D).
+            keep_mask: nonzero at real tokens, (B, T); None means no padding.
+        """
+        if keep_mask is None:
+            first_states = hidden_states[:, 0]
+        else:
+            first = keep_mask.bool().int().argmax(dim=-1)  # (B), the first of the largest
+            rows = torch.arange(len(first), device=first.device)
+            first_states = hidden_states[rows, first]  # (B, D)
+        return torch.tanh(self.dense(first_states))
+
+
+class MeanPooler(nn.Module):
+    """Mean of a row's tokens; 0 for a row without any.
+
+    Args:
+        hidden_size: read by no one, a mean has no weights.
+    """
+
+    def __init__(self, hidden_size: int):
+        super().__init__()
+
+    def forward(self, hidden_states: Tensor, keep_mask: Tensor | None = None) -> Tensor:
+        """Return one vector for every row: (B, T, D) -> (B, D).
+
+        Args:
+            hidden_states: (B, T, D).
+            keep_mask: nonzero at real tokens, (B, T); None means no padding.
+        """
+        if keep_mask is None:
+            return hidden_states.mean(dim=1)
+        is_real = keep_mask.bool()[..., None]  # (B, T, 1)
+        total = hidden_states.masked_fill(~is_real, 0.0).sum(dim=1)
+        return total / is_real.sum(dim=1).clamp(min=1)
+
+
+POOLERS: dict[str, type[nn.Module]] = {"cls": FirstTokenPooler, "mean": MeanPooler}
+
+
+class PredictionTransform(nn.Module):
+    """N(f(W h + b)), between a masked language model's stack and its output layer.
+
+    Source: Devlin et al. 2019, in the code published with it.
+
+    Args:
+        hidden_size: width D.
+        hidden_act: name of f in transformers' table.
+        use_bias: add b.
+        norm: N.
+    """
+
+    def __init__(self, *, hidden_size: int, hidden_act: str, use_bias: bool, norm: nn.Module):
+        super().__init__()
+        self.dense = nn.Linear(hidden_size, hidden_size, bias=use_bias)
+        self.activation = ACT2FN[hidden_act]
+        self.norm = norm
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """Map each token: (.., D) -> (.., D)."""
+        return self.norm(self.activation(self.dense(hidden_states)))
+
+
+def is_plain_linear(layer: nn.Module) -> bool:
+    """Say whether a layer's weight may be read beside its forward pass.
+
+    Not where something stands in between: adapters, shards, weights on another device.
+
+    Args:
+        layer: an output layer.
+
+    Returns:
+        True for a torch layer with nothing added.
+    """
+    has_hooks = bool(layer._forward_pre_hooks or layer._forward_hooks)
+    return type(layer) is nn.Linear and not has_hooks and not hasattr(layer, "_hf_hook")
+
+
+def masked_token_loss(
+    hidden_states: Tensor,
+    targets: Tensor,
+    *,
+    transform: nn.Module,
+    output_layer: nn.Module,
+    smoothing: float = 0.0,
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
+    """Return the loss of the chosen tokens, with scores for those alone.
+
+    Equal to `token_loss(output_layer(transform(hidden_states)), targets)`.
+
+    Args:
+        hidden_states: outputs of the stack, (B, T, D).
+        targets: ids of the chosen tokens, -100 elsewhere, (B, T).
+        transform: (N, D) -> (N, D).
+        output_layer: (N, D) -> (N, V).
+        smoothing: probability mass spread evenly over the V tokens, in [0, 1).
+        num_items_in_batch: targets that the loss is divided by, when the batch is one part of a
+            larger one.
+
+    Returns:
+        Scalar, in nats per chosen token.
+
+    Raises:
+        ValueError: if no token is chosen and `num_items_in_batch` is None.
+    """
+    targets = targets.to(hidden_states.device)
+    num_items = count_targets(targets, num_items_in_batch)
+    is_target = targets != IGNORED_LABEL
+    chosen = transform(hidden_states[is_target])  # (N, D)
+    targets = targets[is_target].long()
+    if is_plain_linear(output_layer):
+        weight, bias = output_layer.weight, output_layer.bias
+        total = vocabulary_loss(chosen, weight, bias, targets, smoothing=smoothing)
+    else:
+        scores = output_layer(chosen)
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        total = F.cross_entropy(scores, targets, label_smoothing=smoothing, reduction="sum")
+    return total / num_items
+
+
+def span_loss(
+    start_logits: Tensor,
+    end_logits: Tensor,
+    start_positions: Tensor,
+    end_positions: Tensor,
+    *,
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
+    """Return the mean of two cross-entropies over the tokens of a row: where a span starts and
+    where it ends.
+
+    Source: Devlin et al. 2019, section 4.2. A position behind the row is not counted.
+
+    Args:
+        start_logits: (B, T).
+        end_logits: (B, T).
+        start_positions: (B).
+        end_positions: (B).
+        num_items_in_batch: spans that the loss is divided by, when the batch is one part of a
+            larger one.
+
+    Returns:
+        Scalar, in nats per span and end of it.
+    """
+    length = start_logits.shape[1]
+    losses = []
+    for logits, positions in ((start_logits, start_positions), (end_logits, end_positions)):
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        positions = positions.to(logits.device).long().flatten()
+        targets = positions.masked_fill(positions >= length, IGNORED_LABEL)
+        total = F.cross_entropy(logits, targets, ignore_index=IGNORED_LABEL, reduction="sum")
+        num_items = num_items_in_batch
+        if num_items is None:
+            num_items = (targets != IGNORED_LABEL).sum()
+        losses.append(total / torch.as_tensor(num_items, device=total.device).clamp(min=1))
+    return (losses[0] + losses[1]) / 2

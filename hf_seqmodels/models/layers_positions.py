@@ -246,7 +246,7 @@ def compared_positions(
 def alibi_biases(
     query_positions: Tensor, key_positions: Tensor, *, num_heads: int, dtype: torch.dtype
 ) -> Tensor:
-    """Return - slope * distance for every head.
+    """Return - slope * distance for every head, the same before a token and behind it.
 
     Args:
         query_positions: (B, T).
@@ -255,11 +255,11 @@ def alibi_biases(
         dtype: of the model; biases are computed in float32 at least.
 
     Returns:
-        Biases on the scores, (B, H, T, K); on later keys they mean nothing.
+        Biases on the scores, (B, H, T, K).
     """
     exact = torch.promote_types(dtype, torch.float32)
     slopes = torch.tensor(alibi_slopes(num_heads), dtype=exact, device=query_positions.device)
-    distances = query_positions[:, :, None] - key_positions[:, None, :]  # (B, T, K)
+    distances = (query_positions[:, :, None] - key_positions[:, None, :]).abs()  # (B, T, K)
     return -slopes[:, None, None] * distances[:, None].to(exact)
 
 

@@ -40,6 +40,25 @@ class RecurrentEncoderOutput(ModelOutput):
     attention_values: Tensor | None = None
 
 
+@dataclass
+class PreTrainingOutput(ModelOutput):
+    """What an encoder in pretraining puts out, under the names that BERT has in transformers.
+
+    Args:
+        loss: of masked tokens, in nats per token, plus that of next sentences, in nats per row.
+        prediction_logits: scores of the vocabulary, (B, T, V).
+        seq_relationship_logits: scores of "follows" and "does not follow", (B, 2).
+        hidden_states: embeddings and the outputs of every layer, each (B, T, D), when asked for.
+        attentions: weights of every layer, each (B, H, T, T), when asked for.
+    """
+
+    loss: Tensor | None = None
+    prediction_logits: Tensor | None = None
+    seq_relationship_logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
 def token_loss(
     logits: Tensor,
     labels: Tensor,
@@ -71,6 +90,23 @@ def token_loss(
     total = F.cross_entropy(
         logits, labels, ignore_index=IGNORED_LABEL, label_smoothing=smoothing, reduction="sum"
     )
+    return total / count_targets(labels, num_items_in_batch)
+
+
+def count_targets(labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
+    """Return what a summed loss is divided by.
+
+    Args:
+        labels: targets; those equal to -100 are skipped.
+        num_items_in_batch: targets of the larger batch, where this is one part of it; None counts
+            those of this one.
+
+    Returns:
+        Scalar, at least 1, so that a whole batch without targets gives 0 and not 0 / 0.
+
+    Raises:
+        ValueError: if every position is skipped and `num_items_in_batch` is None.
+    """
     if num_items_in_batch is None:
         num_items_in_batch = (labels != IGNORED_LABEL).sum()
         if num_items_in_batch == 0:
@@ -79,5 +115,4 @@ def token_loss(
                 f"{labels.numel()} positions. "
                 "Drop such a batch, or pass num_items_in_batch if it is one part of a larger batch."
             )
-    num_items = torch.as_tensor(num_items_in_batch, device=total.device)
-    return total / num_items.clamp(min=1)  # a whole batch without targets gives 0, not 0 / 0
+    return torch.as_tensor(num_items_in_batch, device=labels.device).clamp(min=1)

@@ -23,6 +23,7 @@ from transformers.utils.hub import cached_file
 BEAMS_READ_CONFIG = transformers.__version__.startswith("5.17.")
 TRAINER_CHECKPOINT = re.compile(r"checkpoint-\d+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
+WAY_OUT = "Use the tokenizer that the model was trained with, or resize the embeddings."
 NUM_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "GRU": 3, "LSTM": 4}
 
 logger = logging.get_logger(__name__)
@@ -385,7 +386,14 @@ def _orthogonal_(weight: Tensor):
         nn.init.orthogonal_(weight)
 
 
-def check_token_ids(name: str, token_ids: Tensor, vocab_size: int, *, ignored: int | None = None):
+def check_token_ids(
+    name: str,
+    token_ids: Tensor,
+    vocab_size: int,
+    *,
+    ignored: int | None = None,
+    way_out: str = WAY_OUT,
+):
     """Check on the CPU that every id has a row in the embedding table.
 
     On an accelerator the look would wait for the device at every step; its own assertion speaks
@@ -396,6 +404,7 @@ def check_token_ids(name: str, token_ids: Tensor, vocab_size: int, *, ignored: i
         token_ids: ids, (B, T).
         vocab_size: number of rows V.
         ignored: an id outside the range that is allowed, such as -100 in labels.
+        way_out: what the message advises where an id is out of range.
 
     Raises:
         ValueError: if the shape is not (B, T), the type not int64 or int32, or an id lies outside
@@ -412,10 +421,10 @@ def check_token_ids(name: str, token_ids: Tensor, vocab_size: int, *, ignored: i
             f"the ids the tokenizer returned."
         )
     if token_ids.device.type == "cpu" and not torch.compiler.is_compiling():
-        _check_range(name, token_ids, vocab_size, ignored)
+        _check_range(name, token_ids, vocab_size, ignored, way_out)
 
 
-def _check_range(name: str, token_ids: Tensor, vocab_size: int, ignored: int | None):
+def _check_range(name: str, token_ids: Tensor, vocab_size: int, ignored: int | None, way_out: str):
     wrong = (token_ids < 0) | (token_ids >= vocab_size)
     if ignored is not None:
         wrong &= token_ids != ignored
@@ -423,8 +432,7 @@ def _check_range(name: str, token_ids: Tensor, vocab_size: int, ignored: int | N
         row, column = wrong.nonzero()[0].tolist()
         raise ValueError(
             f"{name} must lie in [0, {vocab_size}), got {token_ids[row, column].item()} at row "
-            f"{row}, position {column}. Use the tokenizer that the model was trained with, or "
-            f"resize the embeddings."
+            f"{row}, position {column}. {way_out}"
         )
 
 
@@ -464,6 +472,29 @@ def check_same_rows(name: str, num_rows: int, of: str, expected: int):
             f"{name} must have as many rows as {of}, {expected}, got {num_rows}. Pass one row of "
             f"each for every example."
         )
+
+
+def count_unread(input_ids: Tensor, num_read: int | Tensor) -> int:
+    """Return how many target tokens are new where generate() continues from a cache.
+
+    Args:
+        input_ids: the whole target so far, (B, K).
+        num_read: tokens that the cache has read.
+
+    Returns:
+        Tokens behind them.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    num_new = input_ids.shape[1] - int(num_read)
+    if num_new < 1:
+        raise ValueError(
+            f"decoder_input_ids must hold the tokens that past_key_values has read "
+            f"({int(num_read)}) and at least one more, got {input_ids.shape[1]}. Pass the whole "
+            f"target so far."
+        )
+    return num_new
 
 
 def check_mask(name: str, mask: Tensor, shape: Sequence[int], of: str):

@@ -31,6 +31,7 @@ class Side:
         vocab_size: attribute of the config with the number of ids.
         outputs: outputs with one vector per token of this side, (B, S, ...).
         aligned: inputs with one value per token, -100 at padding (labels).
+        kinds: inputs with one value per token, any at padding (kinds of tokens).
         is_causal: whether a token is hidden from the outputs before it.
     """
 
@@ -40,6 +41,7 @@ class Side:
     vocab_size: str = "vocab_size"
     outputs: tuple[str, ...] = ()
     aligned: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
     is_causal: bool = False
 
 

@@ -7,8 +7,9 @@ from family_cases import Grid, full_groups_of, representatives_of
 from hf_seqmodels.auto_classes import CONTRACT
 from rnn_lm_grid import RNN_LM
 from rnn_seq2seq_grid import RNN_SEQ2SEQ
+from text_encoder_grid import TEXT_ENCODER
 
-GRIDS: tuple[Grid, ...] = (RNN_SEQ2SEQ, DECODER_LM, RNN_LM)
+GRIDS: tuple[Grid, ...] = (RNN_SEQ2SEQ, DECODER_LM, RNN_LM, TEXT_ENCODER)
 
 
 def _marks(grid: Grid, line: str):

@@ -80,7 +80,10 @@ def pad_side(
     num_rows = len(rows)
     tokens = torch.randint(vocab_size, (num_rows, length), generator=generator)
     keep = torch.zeros(num_rows, length, dtype=torch.long)
-    aligned = {name: torch.full_like(tokens, -100) for name in side.aligned if name in rows[0]}
+    fillers = dict.fromkeys(side.aligned, -100) | dict.fromkeys(side.kinds, 0)
+    aligned = {
+        name: torch.full_like(tokens, filler) for name, filler in fillers.items() if name in rows[0]
+    }
     positions = []
     for index, row in enumerate(rows):
         real = real_positions(layout, index, row[side.tokens].shape[0], length, has_holes=has_holes)
@@ -134,7 +137,7 @@ def pad_rows(
 
 def names_of(sides: Sequence[Side]) -> set[str]:
     """Return the names of what a row has once per token."""
-    return {name for side in sides for name in (side.tokens, *side.aligned)}
+    return {name for side in sides for name in (side.tokens, *side.aligned, *side.kinds)}
 
 
 def cut(case: Case, row: Row, length: int) -> Row:
