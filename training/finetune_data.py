@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -81,11 +81,27 @@ class Part:
 Corpus = dict[str, Part]
 
 
-def load_corpus(options: FinetuneDataArguments) -> Corpus:
+RowReader = Callable[[Path], Iterable[tuple[int, Row]]]
+
+
+def rows_with_header(path: Path) -> Iterable[tuple[int, Row]]:
+    """Read a data file; CSV and TSV have a header.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        Line number and row.
+    """
+    return read_rows(path, header=True)
+
+
+def load_corpus(options: FinetuneDataArguments, read_file: RowReader = rows_with_header) -> Corpus:
     """Read all rows of a run.
 
     Args:
         options: the data options.
+        read_file: reads a data file.
 
     Returns:
         The parts there are, in the order train, validation, test.
@@ -93,7 +109,7 @@ def load_corpus(options: FinetuneDataArguments) -> Corpus:
     Raises:
         ValueError: if a file is not as it should be, or a part has no rows.
     """
-    corpus = _named_parts(options) if not data_files(options) else _file_parts(options)
+    corpus = _file_parts(options, read_file) if data_files(options) else _named_parts(options)
     if "train" in corpus and "validation" not in corpus and options.validation_split:
         stay, held_out = hold_out(len(corpus["train"]), options.validation_split)
         validation = corpus["train"].select(held_out)
@@ -121,11 +137,11 @@ def _limits(options: FinetuneDataArguments) -> dict[str, int | None]:
     }
 
 
-def _file_parts(options: FinetuneDataArguments) -> Corpus:
+def _file_parts(options: FinetuneDataArguments, read_file: RowReader) -> Corpus:
     corpus = {}
     for name, file in data_files(options).items():
         path = Path(file)
-        numbered = list(islice(read_rows(path, header=True), _limits(options)[name]))
+        numbered = list(islice(read_file(path), _limits(options)[name]))
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         corpus[name] = Part(
             name,

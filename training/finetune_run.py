@@ -26,7 +26,7 @@ from finetune_arguments import (
     settle_arguments,
     settle_best_metric,
 )
-from finetune_data import Corpus, Part, load_corpus, row_lengths
+from finetune_data import Corpus, Part, load_corpus, row_lengths, rows_with_header
 from finetune_model import (
     load_or_make_model,
     load_or_train_tokenizer,
@@ -47,6 +47,7 @@ from transformers import (
 
 import hf_seqmodels  # noqa: F401  (registers the model types)
 from hf_seqmodels.data import LengthGroupedBatchSampler
+from hf_seqmodels.data.table_files import Row
 
 Predictions = Any  # an array (rows, ...), or a tuple of num_outputs of them
 
@@ -76,6 +77,15 @@ class FinetuneTask(ABC):
 
     def check_options(self) -> None:  # noqa: B027  (most scripts have none)
         """Refuse options that contradict each other, before any file is read."""
+
+    @staticmethod
+    def read_file(path: Path) -> Iterable[tuple[int, Row]]:
+        """Return line number and row of a data file.
+
+        Args:
+            path: of the file.
+        """
+        return rows_with_header(path)
 
     @abstractmethod
     def read(self, corpus: Corpus, stored: PreTrainedConfig | None) -> None:
@@ -227,7 +237,7 @@ def prepare(task_class: type[FinetuneTask], argv: Sequence[str]) -> Run:
         resume_from=args.resume_from_checkpoint,
         overwrite=options.overwrite_output_dir,
     )
-    corpus = load_corpus(options)
+    corpus = load_corpus(options, task_class.read_file)
     settle_arguments(args, options, corpus, given)
     task.read(corpus, stored_config(model_options))
     settle_best_metric(
