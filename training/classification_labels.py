@@ -202,7 +202,8 @@ def _check_names(names: Sequence[str], reader: LabelReader, problem_type: str) -
         raise ValueError(
             "classification needs at least two labels, but the column "
             f"{reader.column!r} holds only {listed(names)}. Name another column with "
-            "--label_column_name, all classes with --label_list, or pass --do_regression for values."
+            "--label_column_name, all classes with --label_list, or pass --do_regression for "
+            "values."
         )
     if not names:
         raise ValueError(

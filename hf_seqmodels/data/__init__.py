@@ -12,6 +12,9 @@ Every name below is loaded on first use, so that importing the package stays lig
 | `train_tokenizer`, `TOKENIZER_MODELS` | char, symbol, word, bpe, wordpiece, unigram tokenizers |
 | `Seq2SeqTokenizer` | a source and a target tokenizer as one |
 | `Seq2SeqCollator`, `LanguageModelingCollator` | pad rows of token ids to a batch |
+| `MultipleChoiceCollator` | pad questions to one number of choices as well |
+| `MaskingCollator`, `MaskEpochs` | mask rows for masked language models, the same way anywhere |
+| `WordStarts` | where words begin among the tokens of any tokenizer |
 | `LengthGroupedBatchSampler` | batches of a fixed number of rows of similar length |
 | `TokenBudgetBatchSampler` | batches of a fixed number of tokens, padding included |
 | `ContiguousWindows` | a corpus as rows that go on from batch to batch |
@@ -25,13 +28,16 @@ from hf_seqmodels.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from hf_seqmodels.data.batching import LengthGroupedBatchSampler, TokenBudgetBatchSampler
+    from hf_seqmodels.data.choices import MultipleChoiceCollator
     from hf_seqmodels.data.collators import LanguageModelingCollator, Seq2SeqCollator
     from hf_seqmodels.data.contiguous_batches import ContiguousWindows
     from hf_seqmodels.data.dates import DATE_FORMATS, DATE_LOCALES, date_splits, generate_dates
     from hf_seqmodels.data.documents import read_documents
+    from hf_seqmodels.data.masking import MaskEpochs, MaskingCollator
     from hf_seqmodels.data.packing import token_blocks
     from hf_seqmodels.data.readers import read_pairs, read_texts
     from hf_seqmodels.data.tokenizer_training import TOKENIZER_MODELS, train_tokenizer
+    from hf_seqmodels.data.word_starts import WordStarts
     from hf_seqmodels.models.tokenization_seq2seq import Seq2SeqTokenizer
 
 __all__ = [
@@ -41,9 +47,13 @@ __all__ = [
     "ContiguousWindows",
     "LanguageModelingCollator",
     "LengthGroupedBatchSampler",
+    "MaskEpochs",
+    "MaskingCollator",
+    "MultipleChoiceCollator",
     "Seq2SeqCollator",
     "Seq2SeqTokenizer",
     "TokenBudgetBatchSampler",
+    "WordStarts",
     "date_splits",
     "generate_dates",
     "read_documents",
@@ -61,10 +71,14 @@ __getattr__, __dir__ = lazy_exports(
         "DATE_LOCALES": "dates",
         "LanguageModelingCollator": "collators",
         "LengthGroupedBatchSampler": "batching",
+        "MaskEpochs": "masking",
+        "MaskingCollator": "masking",
+        "MultipleChoiceCollator": "choices",
         "Seq2SeqCollator": "collators",
         "Seq2SeqTokenizer": ".models.tokenization_seq2seq",
         "TOKENIZER_MODELS": "tokenizer_training",
         "TokenBudgetBatchSampler": "batching",
+        "WordStarts": "word_starts",
         "date_splits": "dates",
         "generate_dates": "dates",
         "read_documents": "documents",
