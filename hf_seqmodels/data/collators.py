@@ -175,15 +175,31 @@ def _token_rows(features: Sequence[Mapping[str, Any]]) -> list[np.ndarray]:
     return rows
 
 
-def _pad(rows: list[np.ndarray], fill: int, width: int, *, on_the_left: bool = False) -> Tensor:
-    """Return the rows as (B, width) with `fill` on one side."""
+def pad_rows(
+    rows: Sequence[np.ndarray], fill: int, width: int, *, on_the_left: bool = False
+) -> np.ndarray:
+    """Write rows of numbers below one another.
+
+    Args:
+        rows: each with `width` numbers at most.
+        fill: what is written where a row has ended.
+        width: of the result.
+        on_the_left: whether to fill before the rows instead of behind them.
+
+    Returns:
+        Whole numbers, (B, width).
+    """
     padded = np.full((len(rows), width), fill, dtype=np.int64)
     for padded_row, row in zip(padded, rows, strict=True):
         if on_the_left:
             padded_row[width - len(row) :] = row
         else:
             padded_row[: len(row)] = row
-    return torch.from_numpy(padded)
+    return padded
+
+
+def _pad(rows: list[np.ndarray], fill: int, width: int, *, on_the_left: bool = False) -> Tensor:
+    return torch.from_numpy(pad_rows(rows, fill, width, on_the_left=on_the_left))
 
 
 def _column(features: Sequence[Mapping[str, Any]], name: str) -> list[np.ndarray] | None:
