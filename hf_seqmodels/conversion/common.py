@@ -15,17 +15,19 @@ def check_options(config: Any, needed: Mapping[str, Any], target: str) -> None:
 
     Args:
         config: of the model to convert.
-        needed: {option of `config`: the value with which both compute the same}.
+        needed: {option of `config`: the value with which both compute the same}; a config that
+            lacks an option cannot ask for more.
         target: the other family, as the message is to call it.
 
     Raises:
         ValueError: if an option has another value.
     """
     for name, value in needed.items():
-        if getattr(config, name) != value:
+        found = getattr(config, name, value)
+        if found != value:
             raise ValueError(
                 f"{target} computes only what {type(config).__name__} does with {name}={value!r}, "
-                f"got {getattr(config, name)!r}. Such a model cannot be converted."
+                f"got {found!r}. Such a model cannot be converted."
             )
 
 
@@ -94,10 +96,13 @@ def fill_like(converted: Any, state: Mapping[str, Tensor], *, like: Any) -> Any:
         like: the model that was converted; stays as it is.
 
     Returns:
-        `converted`, with the type, the device, the mode and the generation settings of `like`.
+        `converted`, with the type, the device, the mode, the attention implementation and, where
+        there are any, the generation settings of `like`.
     """
     converted.to(device=like.device, dtype=like.dtype)
     converted.load_state_dict(state)
     converted.tie_weights()
-    converted.generation_config = copy.deepcopy(like.generation_config)
+    converted.set_attn_implementation(like.config._attn_implementation)
+    if like.can_generate():
+        converted.generation_config = copy.deepcopy(like.generation_config)
     return converted.train(like.training)
