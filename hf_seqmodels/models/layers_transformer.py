@@ -1,14 +1,17 @@
-"""Transformer blocks and their parts: self-attention, feed-forward layers, normalisation, and their
-initialisation.
+"""Transformer blocks and their parts: attention to tokens of the same side or of the source,
+feed-forward layers, normalisation, and their initialisation.
 
-Shapes: B batch, T tokens read now, K keys so far, D hidden size, H heads, G heads of keys and
-values, P head width, F feed-forward width.
+Shapes: B batch, S source length, T tokens read now, K keys so far, D hidden size, H heads, G heads
+of keys and values, P head width, F feed-forward width.
 """
+
+from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import Cache, PreTrainedConfig
+from transformers import Cache, EncoderDecoderCache, PreTrainedConfig
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -29,6 +32,7 @@ def plain_attention(
 ) -> tuple[Tensor, Tensor]:
     """Attend as the formula says: softmax(Q K^T / sqrt(P) + mask) V, with the weights returned.
 
+    A query that may see no key at all gets weights of zero, as from torch's own kernels.
     Source: Vaswani et al. 2017, equation 1. Signature: transformers' attention interface; this is
     its "eager" form.
 
@@ -56,6 +60,9 @@ def plain_attention(
         scores = scores + attention_mask
     exact = torch.promote_types(scores.dtype, torch.float32)
     weights = scores.softmax(dim=-1, dtype=exact).to(query.dtype)
+    if attention_mask is not None:
+        is_hidden = attention_mask <= torch.finfo(attention_mask.dtype).min
+        weights = weights.masked_fill(is_hidden, 0)
     weights = F.dropout(weights, dropout, module.training)
     return (weights @ value).transpose(1, 2).contiguous(), weights
 
@@ -123,23 +130,55 @@ class SelfAttention(nn.Module):
             attention_mask: in the form that the attention implementation wants.
             rotary_waves: cosines and sines that turn queries and keys, (B, 1, T, P).
             past_key_values: keys and values so far; gains those of this call.
-            **kwargs: passed on to the attention implementation.
+            **kwargs: see `attend`.
 
         Returns:
             Outputs, (B, T, D), and weights, (B, H, T, K), where the implementation has them.
         """
-        split = (*hidden_states.shape[:-1], -1, self.head_dim)
-        query = self.q_proj(hidden_states).view(split).transpose(1, 2)  # (B, H, T, P)
-        key = self.k_proj(hidden_states).view(split).transpose(1, 2)  # (B, G, T, P)
-        value = self.v_proj(hidden_states).view(split).transpose(1, 2)  # (B, G, T, P)
+        query = self.split_heads(self.q_proj(hidden_states))  # (B, H, T, P)
+        key = self.split_heads(self.k_proj(hidden_states))  # (B, G, T, P)
+        value = self.split_heads(self.v_proj(hidden_states))  # (B, G, T, P)
         if rotary_waves is not None:
             query, key = rotate(query, rotary_waves), rotate(key, rotary_waves)
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, self.layer_idx)  # (B, G, K, P)
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, plain_attention
+        return self.attend(query, key, value, attention_mask, **kwargs)
+
+    def split_heads(self, projected: Tensor) -> Tensor:
+        """Return one vector for each head: (B, T, H * P) -> (B, H, T, P)."""
+        return projected.view(*projected.shape[:-1], -1, self.head_dim).transpose(1, 2)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        attn_implementation: str | None = None,
+        attend_in_groups: Callable[..., tuple[Tensor, None]] | None = None,
+        **kwargs,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend with every head and project what they see.
+
+        Args:
+            query: (B, H, T, P).
+            key: (B, G, K, P).
+            value: (B, G, K, P).
+            attention_mask: in the form that the attention implementation wants.
+            attn_implementation: name of the implementation; None takes that of the config.
+            attend_in_groups: runs the implementation, its first argument, on one group of sequences
+                after the other, with `attention_mask` a list; None runs it once.
+            **kwargs: passed on to the implementation.
+
+        Returns:
+            Outputs, (B, T, D), and weights, (B, H, T, K), where the implementation has them.
+        """
+        run = ALL_ATTENTION_FUNCTIONS.get_interface(
+            attn_implementation or self.config._attn_implementation, plain_attention
         )
-        contexts, weights = attend(
+        if attend_in_groups is not None:
+            run = partial(attend_in_groups, run)
+        contexts, weights = run(
             self,
             query,
             key,
@@ -150,7 +189,59 @@ class SelfAttention(nn.Module):
             sliding_window=self.sliding_window,
             **kwargs,
         )  # (B, T, H, P)
-        return self.o_proj(contexts.reshape(*hidden_states.shape[:-1], -1)), weights
+        return self.o_proj(contexts.reshape(query.shape[0], query.shape[2], -1)), weights
+
+
+class CrossAttention(SelfAttention):
+    """Attention whose keys and values come from the outputs of an encoder.
+
+    Source: Vaswani et al. 2017, section 3.2.3. With a cache, keys and values of the source are
+    computed once and kept in its half for cross-attention.
+
+    Args:
+        config: read for the attention implementation alone, which may change at any time.
+        layer_idx: number of the layer, its place in the cache.
+        **options: as in `SelfAttention`; keys are never hidden by their place.
+    """
+
+    def __init__(self, config: PreTrainedConfig, layer_idx: int, **options):
+        super().__init__(config, layer_idx, is_causal=False, **options)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        encoder_hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        **kwargs,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Let every target token attend to the source.
+
+        Args:
+            hidden_states: (B, T, D).
+            encoder_hidden_states: outputs of the encoder, (B, S, D); not read where the cache holds
+                their keys and values.
+            attention_mask: in the form that the attention implementation wants.
+            past_key_values: keys and values so far; gains those of the source.
+            **kwargs: see `attend`.
+
+        Returns:
+            Outputs, (B, T, D), and weights, (B, H, T, S), where the implementation has them.
+        """
+        query = self.split_heads(self.q_proj(hidden_states))  # (B, H, T, P)
+        if past_key_values is not None and past_key_values.is_updated.get(self.layer_idx):
+            kept = past_key_values.cross_attention_cache.layers[self.layer_idx]
+            key, value = kept.keys, kept.values
+        else:
+            key = self.split_heads(self.k_proj(encoder_hidden_states))  # (B, G, S, P)
+            value = self.split_heads(self.v_proj(encoder_hidden_states))  # (B, G, S, P)
+            if past_key_values is not None:
+                cache = past_key_values.cross_attention_cache
+                key, value = cache.update(key, value, self.layer_idx)
+                past_key_values.is_updated[self.layer_idx] = True
+        num_source = encoder_hidden_states.shape[1]  # a cache of fixed size may have more room
+        key, value = key[:, :, :num_source], value[:, :, :num_source]
+        return self.attend(query, key, value, attention_mask, **kwargs)
 
 
 class FeedForward(nn.Module):
@@ -312,6 +403,101 @@ class PostNormBlock(PreNormBlock):
 
 
 BLOCKS = {"pre": PreNormBlock, "post": PostNormBlock}
+
+
+class PreNormDecoderBlock(GradientCheckpointingLayer):
+    """Pre-norm: z = x + SelfAttention(N(x)), u = z + CrossAttention(N(z)), y = u + FFN(N(u)).
+
+    Args:
+        self_attn: attention to the target tokens so far.
+        cross_attn: attention to the source.
+        mlp: feed-forward layer.
+        attention_norm: N beside the self-attention.
+        cross_attention_norm: N beside the attention to the source.
+        mlp_norm: N beside the feed-forward layer.
+        dropout: rate on what the three add.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_attn: SelfAttention,
+        cross_attn: CrossAttention,
+        mlp: FeedForward,
+        attention_norm: nn.Module,
+        cross_attention_norm: nn.Module,
+        mlp_norm: nn.Module,
+        dropout: float,
+    ):
+        super().__init__()
+        self.self_attn = self_attn
+        self.cross_attn = cross_attn
+        self.mlp = mlp
+        self.attention_norm = attention_norm
+        self.cross_attention_norm = cross_attention_norm
+        self.mlp_norm = mlp_norm
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        encoder_hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        rotary_waves: tuple[Tensor, Tensor] | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        position_bias: Tensor | None = None,
+        **kwargs,
+    ) -> Tensor:
+        """Let target tokens attend to those before and to the source, then map each.
+
+        Args:
+            hidden_states: x, (B, T, D).
+            encoder_hidden_states: outputs of the encoder, (B, S, D); by place, so that a gradient
+                passes through checkpointing.
+            attention_mask: of the self-attention.
+            encoder_attention_mask: of the attention to the source.
+            rotary_waves: cosines and sines for the self-attention, (B, 1, T, P).
+            past_key_values: keys and values so far; the name that checkpointing takes away.
+            position_bias: added to the scores of the self-attention by a flex kernel.
+            **kwargs: arguments of both attentions.
+
+        Returns:
+            y, (B, T, D).
+        """
+        cache = None if past_key_values is None else past_key_values.self_attention_cache
+        biases = {} if position_bias is None else {"position_bias": position_bias}
+
+        def attend_to_target(states: Tensor) -> Tensor:
+            options = {"rotary_waves": rotary_waves, "past_key_values": cache, **biases, **kwargs}
+            return self.self_attn(states, attention_mask, **options)[0]
+
+        def attend_to_source(states: Tensor) -> Tensor:
+            options = {"past_key_values": past_key_values, **kwargs}
+            mask = encoder_attention_mask
+            return self.cross_attn(states, encoder_hidden_states, mask, **options)[0]
+
+        hidden_states = self._add(hidden_states, self.attention_norm, attend_to_target)
+        hidden_states = self._add(hidden_states, self.cross_attention_norm, attend_to_source)
+        return self._add(hidden_states, self.mlp_norm, self.mlp)
+
+    def _add(self, states: Tensor, norm: nn.Module, layer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return x + F(N(x))."""
+        return states + self.dropout(layer(norm(states)))
+
+
+class PostNormDecoderBlock(PreNormDecoderBlock):
+    """Post-norm: z = N(x + SelfAttention(x)), u = N(z + CrossAttention(z)), y = N(u + FFN(u)).
+
+    Source: Vaswani et al. 2017, section 3.1.
+    """
+
+    def _add(self, states: Tensor, norm: nn.Module, layer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return N(x + F(x))."""
+        return norm(states + self.dropout(layer(states)))
+
+
+DECODER_BLOCKS = {"pre": PreNormDecoderBlock, "post": PostNormDecoderBlock}
 
 
 def initialize_transformer(module: nn.Module, *, std: float, residual_std: float):

@@ -34,6 +34,13 @@ from .layers_heads import (
     masked_token_loss,
     span_loss,
 )
+from .layers_padding_free import (
+    GROUPED_IMPLEMENTATIONS,
+    RealTokens,
+    SequenceGroups,
+    find_real_tokens,
+    is_flash,
+)
 from .layers_positions import (
     ADDED_POSITIONS,
     alibi_biases,
@@ -191,14 +198,22 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
         """
         inputs_embeds = self._embed(input_ids, inputs_embeds)
         self._check_places(inputs_embeds, attention_mask, token_type_ids, position_ids)
-        masks, biases = self._make_masks(inputs_embeds, attention_mask, position_ids)
-        if biases is not None:
-            kwargs["position_bias"] = biases
+        tokens = self._find_tokens(inputs_embeds, attention_mask, position_ids, kwargs)
+        if tokens is None:
+            masks, options = self._make_masks(inputs_embeds, attention_mask, position_ids)
+        else:
+            masks, options = self._make_separate_masks(tokens, inputs_embeds)
         if position_ids is None:
             length = inputs_embeds.shape[1]
             position_ids = count_positions(
                 attention_mask, num_read=0, num_new=length, device=inputs_embeds.device
             )
+        if tokens is not None:
+            inputs_embeds, position_ids = (
+                tokens.flatten(inputs_embeds),
+                tokens.flatten(position_ids),
+            )
+            token_type_ids = None if token_type_ids is None else tokens.flatten(token_type_ids)
         hidden_states = self._add_embeddings(inputs_embeds, token_type_ids, position_ids)
         waves = self._make_waves(position_ids, hidden_states)
         for index, layer in enumerate(self.layers):
@@ -207,10 +222,13 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
                 attention_mask=masks[self.config.is_local(index)],
                 rotary_waves=waves,
                 position_ids=position_ids,
+                **options,
                 **kwargs,
             )
         if self.norm is not None:
             hidden_states = self.norm(hidden_states)
+        if tokens is not None:
+            hidden_states = tokens.restore(hidden_states)
         pooled = None
         if self.pooler is not None:
             keep_mask = attention_mask if is_padding_mask(attention_mask) else None
@@ -267,9 +285,45 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
             hidden_states = self.embedding_norm(hidden_states)
         return self.dropout(hidden_states)  # (B, T, D)
 
+    def _find_tokens(self, inputs_embeds, attention_mask, position_ids, asked) -> RealTokens | None:
+        """Return where the tokens stand if padding is to be left out, else None."""
+        implementation = self.config._attn_implementation
+        is_dense = implementation in GROUPED_IMPLEMENTATIONS
+        can_leave_out = (
+            self.config.padding_free != "off"
+            and (is_dense or is_flash(implementation))
+            and (attention_mask is None or is_padding_mask(attention_mask))
+            and not (torch.compiler.is_compiling() or torch.jit.is_tracing())
+        )
+        for name in ("output_attentions", "output_hidden_states"):
+            wanted = asked.get(name, getattr(self.config, name))
+            can_leave_out &= wanted is None or wanted is False  # what is asked for has padding
+        if not can_leave_out:
+            return None
+        shape = inputs_embeds.shape[:2]
+        tokens = find_real_tokens(attention_mask, position_ids, shape=shape)
+        if tokens is not None and self.config.padding_free == "auto" and not tokens.is_worthwhile():
+            return None
+        return tokens
+
+    def _make_separate_masks(self, tokens: RealTokens, inputs_embeds: Tensor):
+        """Return {is it a local layer: masks} for sequences that stand one behind the other, and
+        the arguments that tell attention where they begin and end."""
+        device = inputs_embeds.device
+        if is_flash(self.config._attn_implementation):
+            return {True: None, False: None}, tokens.kernel_arguments(device)
+        groups = SequenceGroups(tokens.lengths, device)
+        by_group = []
+        for group in groups.groups:
+            like = inputs_embeds.new_empty(()).expand(*group.shape, 1)
+            masks, _ = self._make_masks(like, group.keep_mask, None)
+            by_group.append(masks)
+        masks = {kind: [masks[kind] for masks in by_group] for kind in by_group[0]}
+        return masks, {"attend_in_groups": groups.attend}
+
     def _make_masks(self, inputs_embeds, attention_mask, position_ids):
         """Return {is it a local layer: what tells attention where to look}, with None for plainly
-        everywhere, and the biases that a flex kernel adds."""
+        everywhere, and the biases that a flex kernel adds, by their name."""
         is_alibi = self.config.position_embedding == "alibi"
         options: dict[str, Any] = {"allow_is_bidirectional_skip": not is_alibi}
         if attention_mask is None and position_ids is not None:
@@ -283,7 +337,7 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
             for kind in kinds
         }
         if not is_alibi:
-            return masks, None
+            return masks, {}
         check_alibi_implementation(self.config._attn_implementation)
         places = compared_positions(
             attention_mask,
@@ -295,8 +349,9 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
         dtype = inputs_embeds.dtype
         biases = alibi_biases(*places, num_heads=self.config.num_attention_heads, dtype=dtype)
         if self.config._attn_implementation == "flex_attention":
-            return masks, biases.to(dtype).expand(len(inputs_embeds), -1, -1, -1)
-        return {kind: join_biases_and_mask(biases, masks[kind], dtype) for kind in kinds}, None
+            biases = biases.to(dtype).expand(len(inputs_embeds), -1, -1, -1)
+            return masks, {"position_bias": biases}
+        return {kind: join_biases_and_mask(biases, masks[kind], dtype) for kind in kinds}, {}
 
     def _make_waves(self, position_ids, hidden_states):
         """Return cosines and sines for rotary positions, None for others."""
@@ -310,83 +365,52 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
         )
 
 
-class MaskedTokenPredictor(TextEncoderPreTrainedModel):
-    """What models that predict masked tokens share: a transform, an output layer, a loss.
+def row_loss(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    problem_type: str | None = "single_label_classification",
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
+    """Return the loss of one prediction a row, see `classification_loss`.
 
     Args:
-        config: settings.
-        add_pooling_layer: as in `TextEncoderModel`.
+        logits: (B, C).
+        labels: one a row, or (B, C).
+        problem_type: None infers it.
+        num_items_in_batch: entries of all labels, when the batch is one part of a larger one.
+
+    Returns:
+        Scalar.
+
+    Raises:
+        ValueError: if there are not as many labels as rows, or they do not fit.
     """
+    check_same_rows("labels", labels.shape[0], "the input", logits.shape[0])
+    return classification_loss(
+        logits, labels, problem_type=problem_type, num_items_in_batch=num_items_in_batch
+    )
 
-    _tp_plan = {"lm_head": "colwise_gather_output"}  # noqa: RUF012
-    _fsdp_plan = {"lm_head": "keep_full_weight"}  # noqa: RUF012
 
-    def __init__(self, config: TextEncoderConfig, add_pooling_layer: bool):
-        super().__init__(config)
-        self.model = TextEncoderModel(config, add_pooling_layer=add_pooling_layer)
-        self.transform = PredictionTransform(
-            hidden_size=config.hidden_size,
-            hidden_act=config.hidden_act,
-            use_bias=config.use_bias,
-            norm=make_norm(config),
-        )
-        if config.tie_word_embeddings:
-            self._tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size)
+class TextEncoderHead(TextEncoderPreTrainedModel):
+    """What heads share that read a batch and its labels: the stack below, and the forward pass."""
 
-    def get_output_embeddings(self) -> nn.Module:
-        """Return the output layer."""
-        return self.lm_head
+    output_class: type[Any]
 
-    def set_output_embeddings(self, new_embeddings: nn.Module):
-        """Replace the output layer."""
-        self.lm_head = new_embeddings
-
-    def predict_tokens(
+    def answer(
         self,
-        hidden_states: Tensor,
+        outputs: BaseModelOutputWithPooling,
         labels: Tensor | None,
         num_items_in_batch: Tensor | int | None,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Score the vocabulary, and compare with the masked tokens.
+        """Return the loss (with labels) and the logits of a head.
 
         Args:
-            hidden_states: outputs of the stack, (B, T, D).
-            labels: ids of the masked tokens, -100 elsewhere, (B, T).
-            num_items_in_batch: targets that the loss is divided by.
-
-        Returns:
-            Loss (with labels), and logits, (B, T, V), unless the loss is chunked.
+            outputs: of the stack.
+            labels: as the class describes them.
+            num_items_in_batch: targets of all parts, when the batch is one part of a larger one.
         """
-        if labels is not None:
-            check_mask("labels", labels, tuple(hidden_states.shape[:2]), "the input")
-            check_token_ids("labels", labels, self.config.vocab_size, ignored=IGNORED_LABEL)
-            if self.training and self.config.chunked_loss:
-                loss = masked_token_loss(
-                    hidden_states,
-                    labels,
-                    transform=self.transform,
-                    output_layer=self.lm_head,
-                    smoothing=self.config.label_smoothing,
-                    num_items_in_batch=num_items_in_batch,
-                )
-                return loss, None
-        logits = self.lm_head(self.transform(hidden_states))  # (B, T, V)
-        if labels is None:
-            return None, logits
-        smoothing = self.config.label_smoothing if self.training else 0.0
-        loss = token_loss(
-            logits, labels, smoothing=smoothing, num_items_in_batch=num_items_in_batch
-        )
-        return loss, logits
-
-
-class TextEncoderForMaskedLM(MaskedTokenPredictor):
-    """The stack with an output layer that guesses masked tokens."""
-
-    def __init__(self, config: TextEncoderConfig):
-        super().__init__(config, add_pooling_layer=False)
-        self.post_init()
+        raise NotImplementedError(f"{type(self).__name__} must say what it makes of the stack.")
 
     @can_return_tuple
     def forward(
@@ -399,8 +423,8 @@ class TextEncoderForMaskedLM(MaskedTokenPredictor):
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         **kwargs,
-    ) -> MaskedLMOutput:
-        """Score the vocabulary at every token (Devlin et al. 2019, section 3.1).
+    ) -> Any:
+        """Read tokens and score what the head scores.
 
         Args:
             input_ids: ids, (B, T).
@@ -408,15 +432,13 @@ class TextEncoderForMaskedLM(MaskedTokenPredictor):
             token_type_ids: kinds of tokens, (B, T); None is 0 everywhere.
             position_ids: where tokens stand, (B, T); see `TextEncoderModel`.
             inputs_embeds: embeddings instead of ids, (B, T, D).
-            labels: ids of the masked tokens, -100 elsewhere, (B, T).
-            num_items_in_batch: targets that the loss is divided by, when the batch is one part of a
+            labels: what should be scored highest, as the class describes it.
+            num_items_in_batch: labels that the loss is divided by, when the batch is one part of a
                 larger one.
             **kwargs: see `TextEncoderModel`.
 
         Returns:
-            Loss in nats per masked token (with labels), logits (B, T, V), and what was asked for.
-            In training mode the loss is smoothed as the config says, and with labels and
-            `chunked_loss` there are no logits.
+            Loss (with labels) and logits, as the class describes them, and what was asked for.
 
         Raises:
             ValueError: if inputs are missing, doubled, out of range or do not fit, or no label is
@@ -430,8 +452,8 @@ class TextEncoderForMaskedLM(MaskedTokenPredictor):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        loss, logits = self.predict_tokens(outputs.last_hidden_state, labels, num_items_in_batch)
-        return MaskedLMOutput(
+        loss, logits = self.answer(outputs, labels, num_items_in_batch)
+        return self.output_class(
             loss=loss,
             logits=logits,
             hidden_states=outputs.hidden_states,
@@ -439,8 +461,75 @@ class TextEncoderForMaskedLM(MaskedTokenPredictor):
         )
 
 
-class TextEncoderForPreTraining(MaskedTokenPredictor):
-    """The stack with the two heads of BERT's pretraining: masked tokens and next sentences."""
+class TextEncoderForMaskedLM(TextEncoderHead):
+    """The stack with an output layer that guesses masked tokens (Devlin et al. 2019, section 3.1).
+
+    Labels are the ids of the masked tokens, -100 elsewhere, (B, T); the loss is in nats per masked
+    token, the logits are (B, T, V). In training mode the loss is smoothed as the config says, so
+    that only exp(loss) of an evaluation is a perplexity, and with labels and `chunked_loss` there
+    are no logits.
+
+    Args:
+        config: settings.
+        add_pooling_layer: as in `TextEncoderModel`.
+    """
+
+    output_class = MaskedLMOutput
+    _tp_plan = {"lm_head": "colwise_gather_output"}  # noqa: RUF012
+    _fsdp_plan = {"lm_head": "keep_full_weight"}  # noqa: RUF012
+
+    def __init__(self, config: TextEncoderConfig, add_pooling_layer: bool = False):
+        super().__init__(config)
+        self.model = TextEncoderModel(config, add_pooling_layer=add_pooling_layer)
+        self.transform = PredictionTransform(
+            hidden_size=config.hidden_size,
+            hidden_act=config.hidden_act,
+            use_bias=config.use_bias,
+            norm=make_norm(config),
+        )
+        if config.tie_word_embeddings:
+            self._tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size)
+        self.post_init()
+
+    def get_output_embeddings(self) -> nn.Module:
+        """Return the output layer."""
+        return self.lm_head
+
+    def set_output_embeddings(self, new_embeddings: nn.Module):
+        """Replace the output layer."""
+        self.lm_head = new_embeddings
+
+    def answer(self, outputs, labels, num_items_in_batch):
+        """Return the loss of masked tokens, and logits unless the loss is chunked."""
+        hidden_states = outputs.last_hidden_state
+        smoothing = self.config.label_smoothing if self.training else 0.0
+        if labels is not None:
+            check_mask("labels", labels, tuple(hidden_states.shape[:2]), "the input")
+            check_token_ids("labels", labels, self.config.vocab_size, ignored=IGNORED_LABEL)
+            if self.training and self.config.chunked_loss:
+                loss = masked_token_loss(
+                    hidden_states,
+                    labels,
+                    transform=self.transform,
+                    output_layer=self.lm_head,
+                    smoothing=smoothing,
+                    num_items_in_batch=num_items_in_batch,
+                )
+                return loss, None
+        logits = self.lm_head(self.transform(hidden_states))  # (B, T, V)
+        if labels is None:
+            return None, logits
+        options = {"smoothing": smoothing, "num_items_in_batch": num_items_in_batch}
+        return token_loss(logits, labels, **options), logits
+
+
+class TextEncoderForPreTraining(TextEncoderForMaskedLM):
+    """The stack with the two heads of BERT's pretraining: masked tokens and next sentences.
+
+    Args:
+        config: settings.
+    """
 
     def __init__(self, config: TextEncoderConfig):
         super().__init__(config, add_pooling_layer=True)
@@ -492,7 +581,7 @@ class TextEncoderForPreTraining(MaskedTokenPredictor):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        loss, logits = self.predict_tokens(outputs.last_hidden_state, labels, num_items_in_batch)
+        loss, logits = self.answer(outputs, labels, num_items_in_batch)
         relationship = self.seq_relationship(outputs.pooler_output)  # (B, 2)
         if next_sentence_label is not None:
             next_sentence_loss = row_loss(relationship, next_sentence_label)
@@ -509,36 +598,14 @@ class TextEncoderForPreTraining(MaskedTokenPredictor):
         )
 
 
-def row_loss(
-    logits: Tensor,
-    labels: Tensor,
-    *,
-    problem_type: str | None = "single_label_classification",
-    num_items_in_batch: Tensor | int | None = None,
-) -> Tensor:
-    """Return the loss of one prediction a row, see `classification_loss`.
+class TextEncoderForNextSentencePrediction(TextEncoderHead):
+    """The stack with a classifier that says whether the second text of a pair follows the first.
 
-    Args:
-        logits: (B, C).
-        labels: one a row, or (B, C).
-        problem_type: None infers it.
-        num_items_in_batch: entries of all labels, when the batch is one part of a larger one.
-
-    Returns:
-        Scalar.
-
-    Raises:
-        ValueError: if there are not as many labels as rows, or they do not fit.
+    Labels are 0 where it does and 1 where not, (B); the loss is in nats per row, the logits are
+    (B, 2).
     """
-    check_same_rows("labels", labels.shape[0], "the input", logits.shape[0])
-    return classification_loss(
-        logits, labels, problem_type=problem_type, num_items_in_batch=num_items_in_batch
-    )
 
-
-class TextEncoderForNextSentencePrediction(TextEncoderPreTrainedModel):
-    """The stack with a classifier that says whether the second text of a pair follows the first."""
-
+    output_class = NextSentencePredictorOutput
     _fsdp_plan = {"seq_relationship": "keep_full_weight"}  # noqa: RUF012
 
     def __init__(self, config: TextEncoderConfig):
@@ -547,59 +614,23 @@ class TextEncoderForNextSentencePrediction(TextEncoderPreTrainedModel):
         self.seq_relationship = nn.Linear(config.hidden_size, 2)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        **kwargs,
-    ) -> NextSentencePredictorOutput:
-        """Score "follows" and "does not follow".
-
-        Args:
-            input_ids: ids, (B, T).
-            attention_mask: 1 at real tokens, (B, T); None means no padding.
-            token_type_ids: 0 in the first text, 1 in the second, (B, T).
-            position_ids: where tokens stand, (B, T); see `TextEncoderModel`.
-            inputs_embeds: embeddings instead of ids, (B, T, D).
-            labels: 0 where the second text follows the first, 1 where not, (B).
-            num_items_in_batch: rows of all parts, when the batch is one part of a larger one.
-            **kwargs: see `TextEncoderModel`.
-
-        Returns:
-            Loss in nats per row (with labels), logits (B, 2), and what was asked for.
-
-        Raises:
-            ValueError: if inputs are missing, doubled, out of range or do not fit.
-        """
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
+    def answer(self, outputs, labels, num_items_in_batch):
+        """Return the loss of rows, and scores of "follows" and "does not follow"."""
         logits = self.seq_relationship(outputs.pooler_output)  # (B, 2)
-        loss = None
-        if labels is not None:
-            loss = row_loss(logits, labels, num_items_in_batch=num_items_in_batch)
-        return NextSentencePredictorOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
+        if labels is None:
+            return None, logits
+        return row_loss(logits, labels, num_items_in_batch=num_items_in_batch), logits
 
 
-class TextEncoderForSequenceClassification(TextEncoderPreTrainedModel):
-    """The stack with a classifier on what stands for a row, see `pooling` of the config."""
+class TextEncoderForSequenceClassification(TextEncoderHead):
+    """The stack with a classifier on what stands for a row, see `pooling` of the config.
 
+    Labels are classes, (B); numbers to predict, (B) or (B, C); or 1 for every label that applies
+    and 0 else, (B, C). `problem_type` of the config says which; None infers it. The logits are
+    (B, C).
+    """
+
+    output_class = SequenceClassifierOutput
     _fsdp_plan = {"score": "keep_full_weight"}  # noqa: RUF012
 
     def __init__(self, config: TextEncoderConfig):
@@ -609,60 +640,41 @@ class TextEncoderForSequenceClassification(TextEncoderPreTrainedModel):
         self.score = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        **kwargs,
-    ) -> SequenceClassifierOutput:
-        """Score the classes of every row.
-
-        Args:
-            input_ids: ids, (B, T).
-            attention_mask: 1 at real tokens, (B, T); None means no padding.
-            token_type_ids: kinds of tokens, (B, T); None is 0 everywhere.
-            position_ids: where tokens stand, (B, T); see `TextEncoderModel`.
-            inputs_embeds: embeddings instead of ids, (B, T, D).
-            labels: classes, (B); numbers to predict, (B) or (B, C); or 1 for every label that
-                applies and 0 else, (B, C). `problem_type` of the config says which; None infers it.
-            num_items_in_batch: entries of all labels, when the batch is one part of a larger one.
-            **kwargs: see `TextEncoderModel`.
-
-        Returns:
-            Loss (with labels), logits (B, C), and what was asked for.
-
-        Raises:
-            ValueError: if inputs are missing, doubled, out of range or do not fit.
-        """
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
+    def answer(self, outputs, labels, num_items_in_batch):
+        """Return the loss of rows, and scores of the classes."""
         logits = self.score(self.dropout(outputs.pooler_output))  # (B, C)
-        loss = None
-        if labels is not None:
-            loss = row_loss(
-                logits,
-                labels,
-                problem_type=self.config.problem_type,
-                num_items_in_batch=num_items_in_batch,
-            )
-        return SequenceClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
+        if labels is None:
+            return None, logits
+        kind = self.config.problem_type
+        options = {"problem_type": kind, "num_items_in_batch": num_items_in_batch}
+        return row_loss(logits, labels, **options), logits
+
+
+class TextEncoderForTokenClassification(TextEncoderHead):
+    """The stack with a classifier on every token.
+
+    Labels are classes, -100 where skipped, (B, T); the loss is in nats per labelled token, the
+    logits are (B, T, C).
+    """
+
+    output_class = TokenClassifierOutput
+    _fsdp_plan = {"score": "keep_full_weight"}  # noqa: RUF012
+
+    def __init__(self, config: TextEncoderConfig):
+        super().__init__(config)
+        self.model = TextEncoderModel(config, add_pooling_layer=False)
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.score = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    def answer(self, outputs, labels, num_items_in_batch):
+        """Return the loss of labelled tokens, and scores of the classes."""
+        logits = self.score(self.dropout(outputs.last_hidden_state))  # (B, T, C)
+        if labels is None:
+            return None, logits
+        check_mask("labels", labels, tuple(logits.shape[:2]), "the input")
+        check_token_ids("labels", labels, self.config.num_labels, ignored=IGNORED_LABEL)
+        return token_loss(logits, labels, num_items_in_batch=num_items_in_batch), logits
 
 
 class TextEncoderForMultipleChoice(TextEncoderPreTrainedModel):
@@ -742,72 +754,6 @@ class TextEncoderForMultipleChoice(TextEncoderPreTrainedModel):
 def flatten_choices(values: Tensor | None) -> Tensor | None:
     """Make a row of every choice: (B, C, ..) -> (B * C, ..)."""
     return None if values is None else values.flatten(0, 1)
-
-
-class TextEncoderForTokenClassification(TextEncoderPreTrainedModel):
-    """The stack with a classifier on every token."""
-
-    _fsdp_plan = {"score": "keep_full_weight"}  # noqa: RUF012
-
-    def __init__(self, config: TextEncoderConfig):
-        super().__init__(config)
-        self.model = TextEncoderModel(config, add_pooling_layer=False)
-        self.dropout = nn.Dropout(config.classifier_dropout)
-        self.score = nn.Linear(config.hidden_size, config.num_labels)
-        self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        **kwargs,
-    ) -> TokenClassifierOutput:
-        """Score the classes of every token.
-
-        Args:
-            input_ids: ids, (B, T).
-            attention_mask: 1 at real tokens, (B, T); None means no padding.
-            token_type_ids: kinds of tokens, (B, T); None is 0 everywhere.
-            position_ids: where tokens stand, (B, T); see `TextEncoderModel`.
-            inputs_embeds: embeddings instead of ids, (B, T, D).
-            labels: classes, -100 where skipped, (B, T).
-            num_items_in_batch: targets that the loss is divided by, when the batch is one part of a
-                larger one.
-            **kwargs: see `TextEncoderModel`.
-
-        Returns:
-            Loss in nats per labelled token (with labels), logits (B, T, C), and what was asked for.
-
-        Raises:
-            ValueError: if inputs are missing, doubled, out of range or do not fit, or no label is
-                left.
-        """
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
-        logits = self.score(self.dropout(outputs.last_hidden_state))  # (B, T, C)
-        loss = None
-        if labels is not None:
-            check_mask("labels", labels, tuple(logits.shape[:2]), "the input")
-            check_token_ids("labels", labels, self.config.num_labels, ignored=IGNORED_LABEL)
-            loss = token_loss(logits, labels, num_items_in_batch=num_items_in_batch)
-        return TokenClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
 
 
 class TextEncoderForQuestionAnswering(TextEncoderPreTrainedModel):
