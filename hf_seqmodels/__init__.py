@@ -16,6 +16,7 @@ from hf_seqmodels.models.configuration_decoder_lm import DecoderLMConfig
 from hf_seqmodels.models.configuration_rnn_lm import RnnLMConfig
 from hf_seqmodels.models.configuration_rnn_seq2seq import RnnSeq2SeqConfig
 from hf_seqmodels.models.configuration_text_encoder import TextEncoderConfig
+from hf_seqmodels.models.configuration_transformer_seq2seq import TransformerSeq2SeqConfig
 from hf_seqmodels.models.modeling_decoder_lm import (
     DecoderLMForCausalLM,
     DecoderLMForSequenceClassification,
@@ -36,6 +37,10 @@ from hf_seqmodels.models.modeling_text_encoder import (
     TextEncoderForSequenceClassification,
     TextEncoderForTokenClassification,
     TextEncoderModel,
+)
+from hf_seqmodels.models.modeling_transformer_seq2seq import (
+    TransformerSeq2SeqForConditionalGeneration,
+    TransformerSeq2SeqModel,
 )
 from hf_seqmodels.models.pipeline_seq2seq_generation import Seq2SeqGenerationPipeline
 
@@ -66,6 +71,9 @@ __all__ = [
     "TextEncoderForSequenceClassification",
     "TextEncoderForTokenClassification",
     "TextEncoderModel",
+    "TransformerSeq2SeqConfig",
+    "TransformerSeq2SeqForConditionalGeneration",
+    "TransformerSeq2SeqModel",
     "__version__",
     "analysis",
     "auto_map_for",

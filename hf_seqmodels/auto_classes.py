@@ -31,6 +31,7 @@ from hf_seqmodels.models.configuration_decoder_lm import DecoderLMConfig
 from hf_seqmodels.models.configuration_rnn_lm import RnnLMConfig
 from hf_seqmodels.models.configuration_rnn_seq2seq import RnnSeq2SeqConfig
 from hf_seqmodels.models.configuration_text_encoder import TextEncoderConfig
+from hf_seqmodels.models.configuration_transformer_seq2seq import TransformerSeq2SeqConfig
 from hf_seqmodels.models.modeling_decoder_lm import (
     DecoderLMForCausalLM,
     DecoderLMForSequenceClassification,
@@ -51,6 +52,10 @@ from hf_seqmodels.models.modeling_text_encoder import (
     TextEncoderForSequenceClassification,
     TextEncoderForTokenClassification,
     TextEncoderModel,
+)
+from hf_seqmodels.models.modeling_transformer_seq2seq import (
+    TransformerSeq2SeqForConditionalGeneration,
+    TransformerSeq2SeqModel,
 )
 from hf_seqmodels.models.tokenization_seq2seq import Seq2SeqTokenizer
 from hf_seqmodels.pipeline_tasks import register_pipelines
@@ -159,6 +164,15 @@ FAMILIES = (
         model_classes={
             AutoModel: RnnSeq2SeqModel,
             AutoModelForSeq2SeqLM: RnnSeq2SeqForConditionalGeneration,
+        },
+        tokenizer_class=Seq2SeqTokenizer,
+        pipelines=SEQ2SEQ_PIPELINES,
+    ),
+    Family(
+        config_class=TransformerSeq2SeqConfig,
+        model_classes={
+            AutoModel: TransformerSeq2SeqModel,
+            AutoModelForSeq2SeqLM: TransformerSeq2SeqForConditionalGeneration,
         },
         tokenizer_class=Seq2SeqTokenizer,
         pipelines=SEQ2SEQ_PIPELINES,

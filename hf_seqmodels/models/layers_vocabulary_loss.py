@@ -6,7 +6,7 @@ Shapes: N target tokens, D width of what the output layer reads, V vocabulary.
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .layers_products import product
 
@@ -156,3 +156,28 @@ def vocabulary_loss(
             smoothing,
             torch.is_grad_enabled(),
         )
+
+
+class OutputLayer(nn.Linear):
+    """Scores over a vocabulary, W h + b, or at once their loss for given targets.
+
+    The loss is computed inside `forward`, so that what gathers a sharded weight around a module's
+    forward pass does so here too.
+    """
+
+    def forward(
+        self, hidden_states: Tensor, targets: Tensor | None = None, smoothing: float = 0.0
+    ) -> Tensor:
+        """Score every token, or sum up the losses of targets.
+
+        Args:
+            hidden_states: h, (B, T, D), with targets (N, D).
+            targets: y, (N), every one to be counted; None asks for scores.
+            smoothing: probability mass spread evenly over the V tokens, in [0, 1).
+
+        Returns:
+            Scores, (B, T, V), or the summed loss in nats, see `vocabulary_loss`.
+        """
+        if targets is None:
+            return super().forward(hidden_states)
+        return vocabulary_loss(hidden_states, self.weight, self.bias, targets, smoothing=smoothing)

@@ -46,6 +46,7 @@ from .pretrained_base import (
     check_same_rows,
     check_token_ids,
     check_vectors,
+    count_unread,
 )
 
 logger = logging.get_logger(__name__)
@@ -782,13 +783,7 @@ class RnnSeq2SeqForConditionalGeneration(
         num_read = 0 if past_key_values is None else past_key_values.get_seq_length()
         if num_read and next_sequence_length is None and decoder_attention_mask is None:
             # generate() finds the new tokens of a continued target by the length of that mask
-            next_sequence_length = input_ids.shape[1] - num_read
-            if next_sequence_length < 1:
-                raise ValueError(
-                    f"decoder_input_ids must hold the tokens that past_key_values has read "
-                    f"({num_read}) and at least one more, got {input_ids.shape[1]}. Pass the whole "
-                    f"target so far."
-                )
+            next_sequence_length = count_unread(input_ids, num_read)
         return super().prepare_inputs_for_generation(  # pyright: ignore[reportAttributeAccessIssue]
             input_ids,
             next_sequence_length=next_sequence_length,

@@ -8,8 +8,9 @@ from hf_seqmodels.auto_classes import CONTRACT
 from rnn_lm_grid import RNN_LM
 from rnn_seq2seq_grid import RNN_SEQ2SEQ
 from text_encoder_grid import TEXT_ENCODER
+from transformer_seq2seq_grid import TRANSFORMER_SEQ2SEQ
 
-GRIDS: tuple[Grid, ...] = (RNN_SEQ2SEQ, DECODER_LM, RNN_LM, TEXT_ENCODER)
+GRIDS: tuple[Grid, ...] = (RNN_SEQ2SEQ, TRANSFORMER_SEQ2SEQ, DECODER_LM, RNN_LM, TEXT_ENCODER)
 
 
 def _marks(grid: Grid, line: str):

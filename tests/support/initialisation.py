@@ -33,6 +33,8 @@ def assert_initialised(model, name: str):
     elif isinstance(module, nn.Linear):
         is_gate = hasattr(module, "initialize_parameters")
         assert_linear(name, local_name, values, is_gate=is_gate)
+    elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        assert (values == (0.0 if local_name == "bias" else 1.0)).all(), name
     elif isinstance(module, nn.RNNBase):
         assert_recurrent(name, local_name, values, module.mode)
     else:
