@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,6 +34,7 @@ from finetune_model import (
     settle_max_length,
     stored_config,
 )
+from finetune_seeds import SeedRuns
 from finetune_trainer import FinetuneTrainer, Loss
 from script_arguments import given_options, parse_arguments
 from script_models import ModelArguments, check_model_choice, check_same_model, shared_by_processes
@@ -211,7 +213,7 @@ class Run:
     checkpoint: Path | None = None
 
 
-def prepare(task_class: type[FinetuneTask], argv: Sequence[str]) -> Run:
+def prepare(task_class: type[FinetuneTask], argv: Sequence[str]) -> Run | SeedRuns:
     """Read options and rows, make tokenizer, model and trainer, and refuse whatever cannot work.
 
     Args:
@@ -219,7 +221,7 @@ def prepare(task_class: type[FinetuneTask], argv: Sequence[str]) -> Run:
         argv: the words after the script's name.
 
     Returns:
-        The run, ready for `run_all`.
+        The run, ready for `run_all`; or several, one for each seed.
 
     Raises:
         ValueError: if an option, a file, or their combination is wrong; nothing has been written
@@ -227,6 +229,14 @@ def prepare(task_class: type[FinetuneTask], argv: Sequence[str]) -> Run:
     """
     option_classes = option_classes_of(task_class)
     model_options, options, args = parse_arguments(option_classes, argv)
+    if options.seeds and len(options.seeds) > 1:
+        return SeedRuns(
+            *(list(argv), options.seeds, args, options.overwrite_output_dir, option_classes),
+            prepare_one=partial(prepare, task_class),
+            run_one=run_all,
+        )
+    if options.seeds:
+        args.seed = options.seeds[0]
     given = given_options(option_classes, argv)
     check_model_choice(model_options, task_class.head_classes, task_class.model_kind)
     check_numbers(options)
@@ -359,7 +369,7 @@ def in_order(predictions: Predictions, order: np.ndarray) -> Predictions:
     return restored
 
 
-def run_all(run: Run) -> dict[str, Any]:
+def run_all(run: Run | SeedRuns) -> dict[str, Any]:
     """Train, evaluate the best model, and write the output folder.
 
     Args:
@@ -368,6 +378,8 @@ def run_all(run: Run) -> dict[str, Any]:
     Returns:
         The content of metrics.json.
     """
+    if isinstance(run, SeedRuns):
+        return run.run_all()
     args, trainer = run.args, run.trainer
     record = run_report.new_record(trainer, run.given, run.argv, script=run.task.script)
     record["data"] = {name: part.origin for name, part in run.corpus.items()}

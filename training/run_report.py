@@ -238,6 +238,21 @@ def write_card(
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
+def shown_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a run as its report shows them.
+
+    Args:
+        given: what the user said, without defaults.
+
+    Returns:
+        The options, without access tokens and folders of the machine.
+    """
+    options = {name: value for name, value in given.items() if name not in NOT_IN_CARD}
+    if "config_overrides" in options:
+        options["config_overrides"] = read_overrides(options["config_overrides"])
+    return without_folders(options)
+
+
 def new_record(
     trainer: Trainer, given: Mapping[str, Any], argv: Sequence[str], *, script: str
 ) -> dict[str, Any]:
@@ -254,9 +269,6 @@ def new_record(
     """
     args, model = trainer.args, trainer.model
     repo_id = trainer.hub_model_id or args.hub_model_id if args.push_to_hub else None
-    options = {name: value for name, value in given.items() if name not in NOT_IN_CARD}
-    if "config_overrides" in options:
-        options["config_overrides"] = read_overrides(options["config_overrides"])
     return {
         "name": (repo_id or args.hub_model_id or args.output_dir).rstrip("/").split("/")[-1],
         "repo_id": repo_id,
@@ -266,7 +278,7 @@ def new_record(
         "model_type": model.config.model_type,
         "num_parameters": model.num_parameters(),
         "seed": args.seed,
-        "options": without_folders(options),
+        "options": shown_options(given),
         "command": shell_command(f"python training/{script}", argv),
         "machine": machine(),
     }
