@@ -1,82 +1,23 @@
-"""Tokenizers and models for run_clm.py: load them, or make them from text and options."""
+"""Models for run_clm.py: load them, or make them from options."""
 
 import inspect
-import itertools
-from pathlib import Path
 from typing import Any
 
 from clm_arguments import CausalLMScriptArguments, DataTrainingArguments
-from clm_data import Corpus
 from script_models import (
     ModelArguments,
     check_vocabulary,
     load_pretrained,
     make_config,
-    refuse_tokenizer_training,
 )
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
     GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
-from hf_seqmodels.data import train_tokenizer
-
 DEFAULT_BLOCK_SIZE = 256
-TOKENIZER_TRAINING = (
-    *("tokenizer_model", "tokenizer_vocab_size", "tokenizer_min_frequency"),
-    *("tokenizer_documents", "lowercase"),
-)
-
-
-def load_or_train_tokenizer(
-    model_options: ModelArguments,
-    options: DataTrainingArguments,
-    corpus: Corpus,
-    checkpoint: Path | None = None,
-) -> PreTrainedTokenizerBase:
-    """Load the tokenizer that the options name, or train one on the training text.
-
-    Args:
-        model_options: may name a tokenizer or a checkpoint that brings one.
-        options: describe the tokenizer to train.
-        corpus: the text.
-        checkpoint: where the run resumes; brings the tokenizer that the run began with.
-
-    Returns:
-        The tokenizer.
-
-    Raises:
-        ValueError: if a tokenizer is named and another described, or there is nothing to train one
-            on.
-    """
-    if checkpoint is not None:
-        return load_pretrained(AutoTokenizer, str(checkpoint), model_options)
-    name = model_options.tokenizer_name or model_options.model_name_or_path
-    if name:
-        refuse_tokenizer_training(name, options, TOKENIZER_TRAINING)
-        return load_pretrained(AutoTokenizer, name, model_options)
-    documents = corpus.train or corpus.train_stream
-    if not documents:
-        raise ValueError(
-            "a tokenizer can only be trained on training text. Pass --train_file or "
-            "--tokenizer_name."
-        )
-    if corpus.train_stream and options.tokenizer_documents is None:
-        raise ValueError(
-            "streaming does not read all text before training. Pass --tokenizer_documents with the "
-            "number of documents to train a tokenizer on, or --tokenizer_name."
-        )
-    return train_tokenizer(
-        itertools.islice(documents, options.tokenizer_documents),
-        model=options.tokenizer_model or "bpe",
-        vocab_size=options.tokenizer_vocab_size,
-        min_frequency=options.tokenizer_min_frequency,
-        lowercase=options.lowercase,
-        append_eos=False,  # a prompt is not the end of a text
-    )
 
 
 def load_or_make_model(

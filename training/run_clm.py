@@ -25,20 +25,11 @@ from clm_arguments import (
     CausalLMScriptArguments,
     DataTrainingArguments,
     check_options,
-    settle_arguments,
 )
-from clm_data import (
-    Corpus,
-    encode_documents,
-    load_corpus,
-    row_dataset,
-    streamed_rows,
-    training_rows,
-)
+from clm_data import encode_documents, streamed_rows, training_rows
 from clm_model import (
     is_recurrent,
     load_or_make_model,
-    load_or_train_tokenizer,
     settle_block_size,
     settle_decoding,
 )
@@ -47,6 +38,9 @@ from clm_trainers import RowTrainer, StatefulRunTrainer
 from script_arguments import given_options, parse_arguments
 from script_models import ModelArguments, check_model_choice, check_same_model, shared_by_processes
 from script_run import early_stopping, finish, output_folder, run_command
+from text_arguments import settle_arguments
+from text_corpus import Corpus, load_corpus, row_dataset
+from text_tokenizer import load_or_train_tokenizer
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     PreTrainedModel,
@@ -108,7 +102,12 @@ def prepare(argv: Sequence[str]) -> Run:
     settle_arguments(args, options, corpus.parts, given)
     set_seed(args.seed)
     tokenizer = shared_by_processes(
-        lambda: load_or_train_tokenizer(model_options, options, corpus, checkpoint), args
+        lambda: load_or_train_tokenizer(
+            *(model_options, options, corpus, checkpoint),
+            default_model="bpe",
+            append_eos=False,  # a prompt is not the end of a text
+        ),
+        args,
     )
     model = load_or_make_model(model_options, options, tokenizer, args)
     if checkpoint is not None:

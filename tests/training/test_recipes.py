@@ -7,6 +7,7 @@ import clm_arguments
 import pytest
 import run_clm
 import run_seq2seq
+import text_arguments
 import yaml
 from script_arguments import parse_arguments, read_overrides, typed_overrides
 from script_models import check_model_choice
@@ -44,7 +45,7 @@ def test_every_option_of_the_recipe_is_valid_together(recipe, tmp_path):
     check_model_choice(model_options, *script.MODEL_KIND)
     if script is run_clm:
         clm_arguments.check_options(data_options, args)
-        clm_arguments.settle_arguments(args, data_options, {"train", "validation"}, given={})
+        text_arguments.settle_arguments(args, data_options, {"train", "validation"}, given={})
     else:
         rows = [Example("a", ["b"])]
         settle_arguments(args, data_options, Corpus(train=rows, validation=rows), given={})

@@ -7,10 +7,11 @@ import pytest
 import run_clm
 import torch
 from clm_arguments import DataTrainingArguments
-from clm_data import encode_documents, split_off_end, training_rows
+from clm_data import encode_documents, training_rows
 from clm_samples import default_prompts, draw_samples, sampling_methods
 from huggingface_hub import ModelCard
 from run_clm import main, prepare
+from text_corpus import split_off_end
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from hf_seqmodels.data import train_tokenizer
