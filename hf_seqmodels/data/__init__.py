@@ -9,6 +9,8 @@ Every name below is loaded on first use, so that importing the package stays lig
 | `read_pairs` | a JSON Lines, JSON, CSV or TSV file as a dataset of sources and targets |
 | `read_documents`, `token_blocks` | documents for language models, rows of tokens from them |
 | `read_texts` | one column of such a file, or the lines of a text file |
+| `question_windows`, `QuestionCollator` | questions and windows of contexts, answers as spans |
+| `word_label_windows`, `labels_of_words` | labels of words on rows of sub-words, and back |
 | `train_tokenizer`, `TOKENIZER_MODELS` | char, symbol, word, bpe, wordpiece, unigram tokenizers |
 | `Seq2SeqTokenizer` | a source and a target tokenizer as one |
 | `Seq2SeqCollator`, `LanguageModelingCollator` | pad rows of token ids to a batch |
@@ -35,8 +37,10 @@ if TYPE_CHECKING:
     from hf_seqmodels.data.documents import read_documents
     from hf_seqmodels.data.masking import MaskEpochs, MaskingCollator
     from hf_seqmodels.data.packing import token_blocks
+    from hf_seqmodels.data.question_windows import QuestionCollator, question_windows
     from hf_seqmodels.data.readers import read_pairs, read_texts
     from hf_seqmodels.data.tokenizer_training import TOKENIZER_MODELS, train_tokenizer
+    from hf_seqmodels.data.word_labels import labels_of_words, word_label_windows
     from hf_seqmodels.data.word_starts import WordStarts
     from hf_seqmodels.models.tokenization_seq2seq import Seq2SeqTokenizer
 
@@ -50,17 +54,21 @@ __all__ = [
     "MaskEpochs",
     "MaskingCollator",
     "MultipleChoiceCollator",
+    "QuestionCollator",
     "Seq2SeqCollator",
     "Seq2SeqTokenizer",
     "TokenBudgetBatchSampler",
     "WordStarts",
     "date_splits",
     "generate_dates",
+    "labels_of_words",
+    "question_windows",
     "read_documents",
     "read_pairs",
     "read_texts",
     "token_blocks",
     "train_tokenizer",
+    "word_label_windows",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -74,6 +82,7 @@ __getattr__, __dir__ = lazy_exports(
         "MaskEpochs": "masking",
         "MaskingCollator": "masking",
         "MultipleChoiceCollator": "choices",
+        "QuestionCollator": "question_windows",
         "Seq2SeqCollator": "collators",
         "Seq2SeqTokenizer": ".models.tokenization_seq2seq",
         "TOKENIZER_MODELS": "tokenizer_training",
@@ -81,10 +90,13 @@ __getattr__, __dir__ = lazy_exports(
         "WordStarts": "word_starts",
         "date_splits": "dates",
         "generate_dates": "dates",
+        "labels_of_words": "word_labels",
+        "question_windows": "question_windows",
         "read_documents": "documents",
         "read_pairs": "readers",
         "read_texts": "readers",
         "token_blocks": "packing",
         "train_tokenizer": "tokenizer_training",
+        "word_label_windows": "word_labels",
     },
 )

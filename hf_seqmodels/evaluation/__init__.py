@@ -1,4 +1,4 @@
-"""Metrics, corpus decoding, n-best lists and alignments for any encoder-decoder of transformers.
+"""Metrics, corpus decoding, n-best lists, alignments and answers for any model of transformers.
 
 Every name below is loaded on first use, so that importing the package stays light: the metrics need
 `evaluate`, `sacrebleu` and `jiwer`; the rest needs only torch, transformers and tqdm.
@@ -10,6 +10,9 @@ Every name below is loaded on first use, so that importing the package stays lig
 | `n_best`, `Hypothesis` | the best outputs of each source with the model's own log-probabilities |
 | `score_targets`, `TargetScore` | log-probabilities of given targets (forced decoding) |
 | `alignments`, `Alignment` | cross-attention of each output token over the source tokens |
+| `answer_questions`, `Answers`, `Answer` | answers to questions: pieces of their contexts |
+| `best_answers` | the same from logits that are computed already |
+| `entities` | the named entities of a tagged sentence |
 | `corpus_perplexity`, `CorpusPerplexity` | perplexity of a text, every token once |
 | `EnsembleForSeq2SeqLM` | several models as one: the mean of their probabilities at every step |
 """
@@ -20,24 +23,32 @@ from hf_seqmodels.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from hf_seqmodels.evaluation.alignment import Alignment
+    from hf_seqmodels.evaluation.answer_spans import Answer, Answers, best_answers
     from hf_seqmodels.evaluation.attention_alignments import alignments
     from hf_seqmodels.evaluation.decoding import decode_corpus
     from hf_seqmodels.evaluation.ensembles import EnsembleForSeq2SeqLM
+    from hf_seqmodels.evaluation.entities import entities
     from hf_seqmodels.evaluation.metric_loading import METRIC_NAMES, load_metric, metric_path
     from hf_seqmodels.evaluation.n_best_lists import Hypothesis, n_best
     from hf_seqmodels.evaluation.perplexity import CorpusPerplexity, corpus_perplexity
+    from hf_seqmodels.evaluation.question_answering import answer_questions
     from hf_seqmodels.evaluation.target_scoring import TargetScore, score_targets
 
 __all__ = [
     "METRIC_NAMES",
     "Alignment",
+    "Answer",
+    "Answers",
     "CorpusPerplexity",
     "EnsembleForSeq2SeqLM",
     "Hypothesis",
     "TargetScore",
     "alignments",
+    "answer_questions",
+    "best_answers",
     "corpus_perplexity",
     "decode_corpus",
+    "entities",
     "load_metric",
     "metric_path",
     "n_best",
@@ -49,13 +60,18 @@ __getattr__, __dir__ = lazy_exports(
     {
         "METRIC_NAMES": "metric_loading",
         "Alignment": "alignment",
+        "Answer": "answer_spans",
+        "Answers": "answer_spans",
         "CorpusPerplexity": "perplexity",
         "EnsembleForSeq2SeqLM": "ensembles",
         "Hypothesis": "n_best_lists",
         "TargetScore": "target_scoring",
         "alignments": "attention_alignments",
+        "answer_questions": "question_answering",
+        "best_answers": "answer_spans",
         "corpus_perplexity": "perplexity",
         "decode_corpus": "decoding",
+        "entities": "entities",
         "load_metric": "metric_loading",
         "metric_path": "metric_loading",
         "n_best": "n_best_lists",

@@ -224,3 +224,24 @@ def evaluation_mode(model: Any, device: Any = None) -> Iterator[torch.device]:
             module.training = True
         if moves:
             model.to(home)
+
+
+def longest_input(model: Any, tokenizer: Any) -> int | None:
+    """Return how many tokens a model can take.
+
+    Args:
+        model: any model.
+        tokenizer: of the model; its own limit counts, too.
+
+    Returns:
+        Tokens; None where there is no limit.
+    """
+    limits = [getattr(model.config.get_text_config(), "max_position_embeddings", None)]
+    for module in model.modules():
+        table = getattr(module, "position_embeddings", None)
+        if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:
+            # RoBERTa counts positions from the one behind the pad token's
+            limits.append(table.num_embeddings - table.padding_idx - 1)
+    if tokenizer.model_max_length < 1e9:  # transformers writes 1e30 for no limit
+        limits.append(tokenizer.model_max_length)
+    return min((limit for limit in limits if limit), default=None)
