@@ -3,9 +3,9 @@
 Importing the package registers its model families with the Auto classes of transformers, and their
 tasks with `pipeline()`; it does nothing else. What stands around the models loads on first use:
 `hf_seqmodels.data` (tokenizers, files, batches), `hf_seqmodels.evaluation` (metrics, decoding,
-n-best lists, alignments), `hf_seqmodels.analysis` (plots), `hf_seqmodels.conversion` (models of
-transformers, both ways), `hf_seqmodels.model_cards` (README.md of checkpoints) and
-`hf_seqmodels.hub` (export, push).
+n-best lists, alignments), `hf_seqmodels.decoding` (searches beyond generate()),
+`hf_seqmodels.analysis` (plots), `hf_seqmodels.conversion` (models of transformers, both ways),
+`hf_seqmodels.model_cards` (README.md of checkpoints) and `hf_seqmodels.hub` (export, push).
 """
 
 from typing import TYPE_CHECKING
@@ -45,7 +45,7 @@ from hf_seqmodels.models.modeling_transformer_seq2seq import (
 from hf_seqmodels.models.pipeline_seq2seq_generation import Seq2SeqGenerationPipeline
 
 if TYPE_CHECKING:
-    from hf_seqmodels import analysis, conversion, data, evaluation, hub, model_cards
+    from hf_seqmodels import analysis, conversion, data, decoding, evaluation, hub, model_cards
 
 __version__ = "0.1.0.dev0"
 
@@ -79,6 +79,7 @@ __all__ = [
     "auto_map_for",
     "conversion",
     "data",
+    "decoding",
     "evaluation",
     "hub",
     "model_cards",
@@ -87,7 +88,13 @@ __all__ = [
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
-    {name: name for name in ("analysis", "conversion", "data", "evaluation", "hub", "model_cards")},
+    {
+        name: name
+        for name in (
+            *("analysis", "conversion", "data", "decoding", "evaluation", "hub"),
+            "model_cards",
+        )
+    },
 )
 
 register()

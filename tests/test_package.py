@@ -9,7 +9,7 @@ import pytest
 
 import hf_seqmodels
 
-PACKAGES = ("analysis", "conversion", "data", "evaluation", "hub", "model_cards")
+PACKAGES = ("analysis", "conversion", "data", "decoding", "evaluation", "hub", "model_cards")
 BASELINE = "from transformers import GenerationMixin, PreTrainedModel"
 
 # What `import hf_seqmodels` may load beyond the baseline, besides itself: the small modules of

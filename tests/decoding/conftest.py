@@ -5,8 +5,8 @@ import torch
 
 from tiny_encoder_decoders import MODELS, make_tokenizer
 
-NAMES = ["bart", "rnn_gru_additive", "rnn_without_attention"]
-ATTENTION_NAMES = ["marian", "rnn_lstm_previous_general"]
+NAMES = ["bart", "transformer", "rnn_without_attention"]
+ATTENTION_NAMES = ["marian", "transformer", "rnn_lstm_previous_general"]
 
 
 def make(name, seed=1):

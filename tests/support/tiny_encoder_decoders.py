@@ -12,7 +12,12 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from hf_seqmodels import RnnSeq2SeqConfig, RnnSeq2SeqForConditionalGeneration
+from hf_seqmodels import (
+    RnnSeq2SeqConfig,
+    RnnSeq2SeqForConditionalGeneration,
+    TransformerSeq2SeqConfig,
+    TransformerSeq2SeqForConditionalGeneration,
+)
 
 VOCAB_SIZE = 17
 SPECIAL_IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -105,10 +110,26 @@ def make_rnn(**options):
     return sharpen(model, scale=10.0 if model.config.cell_type == "lstm" else 5.0, end_bias=1.0)
 
 
+def make_transformer(**options):
+    settings = {
+        "vocab_size": VOCAB_SIZE,
+        "hidden_size": 12,
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 2,
+        "num_attention_heads": 3,
+        "intermediate_size": 8,
+        "max_position_embeddings": 32,
+        "initializer_range": 0.5,
+    }
+    config = TransformerSeq2SeqConfig(**{**settings, **options})
+    return sharpen(TransformerSeq2SeqForConditionalGeneration(config), scale=1.0, end_bias=1.0)
+
+
 MODELS = {
     "bart": make_bart,
     "marian": make_marian,
     "t5": make_t5,
+    "transformer": make_transformer,
     "rnn_gru_additive": make_rnn,
     "rnn_lstm_previous_general": lambda: make_rnn(
         cell_type="lstm",
