@@ -17,6 +17,7 @@ Every name below is loaded on first use, so that importing the package stays lig
 | `MultipleChoiceCollator` | pad questions to one number of choices as well |
 | `MaskingCollator`, `MaskEpochs` | mask rows for masked language models, the same way anywhere |
 | `WordStarts` | where words begin among the tokens of any tokenizer |
+| `next_sentence_pairs`, `RowTemplate` | pairs of texts that follow one another or do not, as rows |
 | `LengthGroupedBatchSampler` | batches of a fixed number of rows of similar length |
 | `TokenBudgetBatchSampler` | batches of a fixed number of tokens, padding included |
 | `ContiguousWindows` | a corpus as rows that go on from batch to batch |
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from hf_seqmodels.data.packing import token_blocks
     from hf_seqmodels.data.question_windows import QuestionCollator, question_windows
     from hf_seqmodels.data.readers import read_pairs, read_texts
+    from hf_seqmodels.data.sentence_pairs import RowTemplate, next_sentence_pairs
     from hf_seqmodels.data.tokenizer_training import TOKENIZER_MODELS, train_tokenizer
     from hf_seqmodels.data.word_labels import labels_of_words, word_label_windows
     from hf_seqmodels.data.word_starts import WordStarts
@@ -54,6 +56,7 @@ __all__ = [
     "MaskEpochs",
     "MaskingCollator",
     "MultipleChoiceCollator",
+    "RowTemplate",
     "QuestionCollator",
     "Seq2SeqCollator",
     "Seq2SeqTokenizer",
@@ -61,6 +64,7 @@ __all__ = [
     "WordStarts",
     "date_splits",
     "generate_dates",
+    "next_sentence_pairs",
     "labels_of_words",
     "question_windows",
     "read_documents",
@@ -83,6 +87,7 @@ __getattr__, __dir__ = lazy_exports(
         "MaskingCollator": "masking",
         "MultipleChoiceCollator": "choices",
         "QuestionCollator": "question_windows",
+        "RowTemplate": "sentence_pairs",
         "Seq2SeqCollator": "collators",
         "Seq2SeqTokenizer": ".models.tokenization_seq2seq",
         "TOKENIZER_MODELS": "tokenizer_training",
@@ -92,6 +97,7 @@ __getattr__, __dir__ = lazy_exports(
         "generate_dates": "dates",
         "labels_of_words": "word_labels",
         "question_windows": "question_windows",
+        "next_sentence_pairs": "sentence_pairs",
         "read_documents": "documents",
         "read_pairs": "readers",
         "read_texts": "readers",
