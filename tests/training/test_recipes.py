@@ -4,11 +4,14 @@ import re
 from pathlib import Path
 
 import clm_arguments
+import finetune_arguments
 import pytest
 import run_clm
 import run_seq2seq
 import text_arguments
 import yaml
+from finetune_run import option_classes_of
+from run_classification import ClassificationTask
 from script_arguments import parse_arguments, read_overrides, typed_overrides
 from script_models import check_model_choice
 from seq2seq_arguments import settle_arguments
@@ -31,6 +34,15 @@ def test_there_are_recipes():
     }
 
 
+FINETUNING = {"run_classification.py": ClassificationTask}
+
+
+def task_of(recipe):
+    """The task of the fine-tuning script that a recipe names in its head; None for others."""
+    text = recipe.read_text(encoding="utf-8")
+    return next((task for script, task in FINETUNING.items() if script in text), None)
+
+
 def script_of(recipe):
     """The module of the script that a recipe names in its head."""
     text = recipe.read_text(encoding="utf-8")
@@ -39,6 +51,9 @@ def script_of(recipe):
 
 
 def test_every_option_of_the_recipe_is_valid_together(recipe, tmp_path):
+    if task_of(recipe) is not None:
+        check_finetuning(recipe, task_of(recipe), tmp_path)
+        return
     script = script_of(recipe)
     options = [str(recipe), "--output_dir", str(tmp_path / "run"), "--use_cpu"]
     model_options, data_options, args = parse_arguments(script.OPTION_CLASSES, options)
@@ -53,6 +68,19 @@ def test_every_option_of_the_recipe_is_valid_together(recipe, tmp_path):
     config_class = CONFIG_MAPPING[model_options.model_type]
     config = config_class(**typed_overrides(config_class, overrides))
     assert config.is_encoder_decoder == (script is run_seq2seq)
+
+
+def check_finetuning(recipe, task_class, tmp_path):
+    """Check the options of a fine-tuning recipe; a checkpoint is named on the command line."""
+    options = [str(recipe), "--output_dir", str(tmp_path / "run"), "--use_cpu"]
+    classes = option_classes_of(task_class)
+    model_options, data_options, args = parse_arguments(classes, options)
+    if model_options.model_type is None:
+        model_options.model_name_or_path = "checkpoint"
+        assert "--model_name_or_path" in recipe.read_text(encoding="utf-8")
+    check_model_choice(model_options, task_class.head_classes, task_class.model_kind)
+    finetune_arguments.check_numbers(data_options)
+    task_class(data_options, args).check_options()
 
 
 def test_recipes_name_no_files(recipe):
