@@ -298,6 +298,8 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
         for name in ("output_attentions", "output_hidden_states"):
             wanted = asked.get(name, getattr(self.config, name))
             can_leave_out &= wanted is None or wanted is False  # what is asked for has padding
+        if self.config.position_embedding == "alibi":
+            check_alibi_implementation(implementation)
         if not can_leave_out:
             return None
         shape = inputs_embeds.shape[:2]
@@ -338,7 +340,6 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
         }
         if not is_alibi:
             return masks, {}
-        check_alibi_implementation(self.config._attn_implementation)
         places = compared_positions(
             attention_mask,
             position_ids,
