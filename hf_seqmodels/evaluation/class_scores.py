@@ -4,6 +4,7 @@ All but errors of regression are percentages: a share or an F1 lies between 0 an
 between -100 and 100.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,8 +47,10 @@ def single_label_scores(
         "accuracy": metrics.accuracy_score(references, predictions),
         "macro_f1": metrics.f1_score(references, predictions, average="macro", zero_division=0),
         "micro_f1": metrics.f1_score(references, predictions, average="micro", zero_division=0),
-        "matthews": metrics.matthews_corrcoef(references, predictions),
     }
+    with warnings.catch_warnings():  # of a single class: its 0 is what we promise
+        warnings.filterwarnings("ignore", "A single label was found", UserWarning)
+        scores["matthews"] = metrics.matthews_corrcoef(references, predictions)
     if classes == 2:
         scores["f1"] = metrics.f1_score(
             references, predictions, average="binary", pos_label=1, zero_division=0
