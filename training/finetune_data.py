@@ -110,6 +110,12 @@ def load_corpus(options: FinetuneDataArguments, read_file: RowReader = rows_with
         ValueError: if a file is not as it should be, or a part has no rows.
     """
     corpus = _file_parts(options, read_file) if data_files(options) else _named_parts(options)
+    for name, part in corpus.items():
+        if not part.rows:
+            raise ValueError(
+                f"{part.origin['name']}: the {name} part must hold at least one row, got none. "
+                "Check whether it was written or fetched completely."
+            )
     if "train" in corpus and "validation" not in corpus and options.validation_split:
         stay, held_out = hold_out(len(corpus["train"]), options.validation_split)
         validation = corpus["train"].select(held_out)
@@ -119,12 +125,7 @@ def load_corpus(options: FinetuneDataArguments, read_file: RowReader = rows_with
             {"name": "held out from the training rows"},
         )
         corpus["validation"] = validation
-    for name, part in corpus.items():
-        if not part.rows:
-            raise ValueError(
-                f"{part.origin['name']}: the {name} part must hold at least one row, got none. "
-                "Check whether it was written or fetched completely."
-            )
+    for part in corpus.values():
         part.origin["rows"] = len(part)
     return {name: corpus[name] for name in PARTS if name in corpus}
 
