@@ -11,6 +11,10 @@ from hf_seqmodels.auto_classes import FAMILIES
 PACKAGE = "hf_seqmodels"
 IMPORT_LINE = f"import {PACKAGE}  # registers the model and tokenizer classes"
 SAMPLE_TEXT = "An example."
+CHOICES = ("one answer", "another answer")
+QUESTION = "What is it?"
+NEXT_TEXT = "Another one."
+PAIRED = ("AutoModelForNextSentencePrediction", "AutoModelForPreTraining")
 NEW_TOKENS = 20
 
 
@@ -86,6 +90,32 @@ HEADS = (
         "token-classification",
         "It labels the tokens of a text.",
         pipeline_tag="token-classification",
+    ),
+    Head(
+        "AutoModelForMultipleChoice",
+        "MODEL_FOR_MULTIPLE_CHOICE_MAPPING",
+        "multiple-choice",
+        "It chooses one of several answers.",
+        pipeline_tag="multiple-choice",
+    ),
+    Head(
+        "AutoModelForQuestionAnswering",
+        "MODEL_FOR_QUESTION_ANSWERING_MAPPING",
+        "question-answering",
+        "It finds the answer to a question in a text.",
+        pipeline_tag="question-answering",
+    ),
+    Head(
+        "AutoModelForNextSentencePrediction",
+        "MODEL_FOR_NEXT_SENTENCE_PREDICTION_MAPPING",
+        "next-sentence-prediction",
+        "It says whether one text follows another.",
+    ),
+    Head(
+        "AutoModelForPreTraining",
+        "MODEL_FOR_PRETRAINING_MAPPING",
+        "pretraining",
+        "It fills in masked tokens of a text and says whether one text follows another.",
     ),
     Head(
         "AutoModel",
@@ -169,6 +199,8 @@ class Snippets:
     def has_pipeline(self) -> bool:
         """Whether `pipeline()` knows the task and can run the model."""
         known = self.head.task in PIPELINE_REGISTRY.get_supported_tasks()
+        if self.head.task == "fill-mask" and getattr(self.tokenizer, "mask_token", None) is None:
+            return False
         return known and self.tokenizer is not None and not self._reads_start_token
 
     @property
@@ -198,11 +230,11 @@ class Snippets:
         ]
         if self.tokenizer is not None:
             lines.append(f"tokenizer = AutoTokenizer.from_pretrained({place})")
-            lines.append(f'batch = tokenizer([{quoted(self.text)}], return_tensors="pt")')
+            lines += self._encode()
         else:
-            lines.append(
-                f'batch = {{"input_ids": torch.tensor([{self._some_ids()}])}}  # token ids'
-            )
+            ids = self._some_ids()
+            rows = [[ids, ids]] if self._chooses else [ids]
+            lines.append(f'batch = {{"input_ids": torch.tensor({rows})}}  # token ids')
         return "\n".join([*lines, *self._use()])
 
     def pipeline(self, *, first_line: str = "", remote_code: bool = False) -> str:
@@ -247,6 +279,26 @@ class Snippets:
     @property
     def _reads_start_token(self) -> bool:
         return self.head.auto_class == "AutoModel" and self.model.config.is_encoder_decoder
+
+    @property
+    def _chooses(self) -> bool:
+        return self.head.auto_class == "AutoModelForMultipleChoice"
+
+    def _encode(self) -> list[str]:
+        """Write the lines that turn the input into a batch."""
+        text = quoted(self.text)
+        if self._chooses:
+            return [
+                f"pairs = [({text}, choice) for choice in ({CHOICES[0]!r}, {CHOICES[1]!r})]",
+                'batch = tokenizer(pairs, padding=True, return_tensors="pt")',
+                "batch = {name: values[None] for name, values in batch.items()}"
+                "  # (1, choices, length)",
+            ]
+        if self.head.auto_class == "AutoModelForQuestionAnswering":
+            return [f'batch = tokenizer([{QUESTION!r}], [{text}], return_tensors="pt")']
+        if self.head.auto_class in PAIRED:
+            return [f'batch = tokenizer([{text}], [{NEXT_TEXT!r}], return_tensors="pt")']
+        return [f'batch = tokenizer([{text}], return_tensors="pt")']
 
     def _use(self) -> list[str]:
         if not self.head.writes:

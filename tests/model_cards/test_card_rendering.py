@@ -152,6 +152,8 @@ def test_every_head_of_every_family_has_a_card_without_facts(model_type, auto_cl
         "AutoModelForSequenceClassification": "text-classification",
         "AutoModelForTokenClassification": "token-classification",
         "AutoModelForMaskedLM": "fill-mask",
+        "AutoModelForMultipleChoice": "multiple-choice",
+        "AutoModelForQuestionAnswering": "question-answering",
     }
     assert data.pop("pipeline_tag", None) == tag.get(auto_class)
     assert set(data) == {"library_name", "tags"}

@@ -3,17 +3,19 @@
 from typing import Any
 
 import torch
+from transformers import AutoModelForTextEncoding
 
 from family_grids import GRIDS
 from hf_seqmodels.auto_classes import FAMILIES
 from hf_seqmodels.data import Seq2SeqTokenizer, train_tokenizer
 
 TEXTS = ["abc de", "An example.", "edc ba"]
-# every family, with every Auto class that loads it
+# every family, with every Auto class that loads it, but a second one for the same model
 HEADS = [
     (family.model_type, auto_class.__name__)
     for family in FAMILIES
     for auto_class in family.model_classes
+    if auto_class is not AutoModelForTextEncoding
 ]
 
 
@@ -23,6 +25,8 @@ def make_carded(model_type: str, auto_class: str, **changes: Any) -> tuple[Any, 
     grid = next(grid for grid in GRIDS if grid.model_type == model_type)
     has_two_sides = "decoder_vocab_size" in family.config_class.__dataclass_fields__
     tokenizer: Any = train_tokenizer(TEXTS, model="char", append_eos=has_two_sides)
+    if auto_class == "AutoModelForMaskedLM":
+        tokenizer.add_special_tokens({"mask_token": "[MASK]"})
     options = {**grid.base, "vocab_size": len(tokenizer), "max_position_embeddings": 64}
     if has_two_sides:
         target = train_tokenizer([*TEXTS, "XYZ"], model="char")
