@@ -14,6 +14,7 @@ both ways.
 |---|---|
 | BERT, with every head | TextEncoder |
 | GPT-2 | DecoderLM |
+| Marian | TransformerSeq2Seq |
 """
 
 from typing import TYPE_CHECKING
@@ -38,6 +39,14 @@ if TYPE_CHECKING:
         gpt2_from_decoder_lm,
         gpt2_state_from_decoder_lm,
     )
+    from hf_seqmodels.conversion.marian import (
+        marian_config_from_transformer_seq2seq,
+        marian_from_transformer_seq2seq,
+        marian_state_from_transformer_seq2seq,
+        transformer_seq2seq_config_from_marian,
+        transformer_seq2seq_from_marian,
+        transformer_seq2seq_state_from_marian,
+    )
 
 __all__ = [
     "bert_config_from_text_encoder",
@@ -50,9 +59,15 @@ __all__ = [
     "gpt2_config_from_decoder_lm",
     "gpt2_from_decoder_lm",
     "gpt2_state_from_decoder_lm",
+    "marian_config_from_transformer_seq2seq",
+    "marian_from_transformer_seq2seq",
+    "marian_state_from_transformer_seq2seq",
     "text_encoder_config_from_bert",
     "text_encoder_from_bert",
     "text_encoder_state_from_bert",
+    "transformer_seq2seq_config_from_marian",
+    "transformer_seq2seq_from_marian",
+    "transformer_seq2seq_state_from_marian",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -68,8 +83,14 @@ __getattr__, __dir__ = lazy_exports(
         "gpt2_config_from_decoder_lm": "gpt2",
         "gpt2_from_decoder_lm": "gpt2",
         "gpt2_state_from_decoder_lm": "gpt2",
+        "marian_config_from_transformer_seq2seq": "marian",
+        "marian_from_transformer_seq2seq": "marian",
+        "marian_state_from_transformer_seq2seq": "marian",
         "text_encoder_config_from_bert": "bert",
         "text_encoder_from_bert": "bert",
         "text_encoder_state_from_bert": "bert",
+        "transformer_seq2seq_config_from_marian": "marian",
+        "transformer_seq2seq_from_marian": "marian",
+        "transformer_seq2seq_state_from_marian": "marian",
     },
 )
