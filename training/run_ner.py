@@ -42,7 +42,7 @@ from hf_seqmodels.data.word_labels import (
     set_prefix_space,
     word_label_windows,
 )
-from hf_seqmodels.evaluation.entities import SCHEMES, entities, entity_scores
+from hf_seqmodels.evaluation.named_entities import SCHEMES, entities, entity_scores
 
 TEXT_COLUMNS = ("tokens", "words")
 LABEL_COLUMNS = ("ner_tags", "tags", "labels")
@@ -359,7 +359,8 @@ class TokenTask(FinetuneTask):
 def _column(chosen: str | None, usual: Sequence[str], corpus: Corpus, option: str) -> str:
     """Return the name of a column: the one chosen, or the first of the usual ones."""
     columns = next(iter(corpus.values())).columns
-    name = chosen or next((name for name in usual if name in columns), None)
+    fallback = usual[0] if option == "label_column_name" else None  # rows may lack labels
+    name = chosen or next((name for name in usual if name in columns), fallback)
     if name is None:
         raise ValueError(
             f"{option}: cannot tell the column among {listed(columns)}. Pass --{option}."

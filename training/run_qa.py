@@ -31,13 +31,13 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from hf_seqmodels.data.question_files import Question, question_of_row, read_question_rows
-from hf_seqmodels.data.question_windows import (
+from hf_seqmodels.data.context_windows import (
     USUAL_LENGTH,
     Columns,
     QuestionCollator,
     question_windows,
 )
+from hf_seqmodels.data.question_files import Question, question_of_row, read_question_rows
 from hf_seqmodels.data.table_files import Row
 from hf_seqmodels.evaluation.answer_scores import answer_score, corpus_answer_scores
 from hf_seqmodels.evaluation.answer_spans import Answer, Answers, best_answers
@@ -160,11 +160,11 @@ class QuestionTask(FinetuneTask):
             for part_name, part in corpus.items()
         }
         answer = options.answer_column
-        self.labelled = {
+        self.labelled = [
             name
             for name, part in corpus.items()
             if name != "test" or any(row.get(answer) is not None for row in part.rows)
-        }
+        ]
         labelled_parts = {name: part for name, part in corpus.items() if name != "test"}
         check_columns(labelled_parts, [answer], "answer_column")
         if not options.version_2_with_negative:

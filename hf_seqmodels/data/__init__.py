@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from hf_seqmodels.data.batching import LengthGroupedBatchSampler, TokenBudgetBatchSampler
     from hf_seqmodels.data.choices import MultipleChoiceCollator
     from hf_seqmodels.data.collators import LanguageModelingCollator, Seq2SeqCollator
+    from hf_seqmodels.data.context_windows import QuestionCollator, question_windows
     from hf_seqmodels.data.contiguous_batches import ContiguousWindows
     from hf_seqmodels.data.dates import DATE_FORMATS, DATE_LOCALES, date_splits, generate_dates
     from hf_seqmodels.data.documents import read_documents
     from hf_seqmodels.data.masking import MaskEpochs, MaskingCollator
     from hf_seqmodels.data.packing import token_blocks
-    from hf_seqmodels.data.question_windows import QuestionCollator, question_windows
     from hf_seqmodels.data.readers import read_pairs, read_texts
     from hf_seqmodels.data.sentence_pairs import RowTemplate, next_sentence_pairs
     from hf_seqmodels.data.tokenizer_training import TOKENIZER_MODELS, train_tokenizer
@@ -56,16 +56,16 @@ __all__ = [
     "MaskEpochs",
     "MaskingCollator",
     "MultipleChoiceCollator",
-    "RowTemplate",
     "QuestionCollator",
+    "RowTemplate",
     "Seq2SeqCollator",
     "Seq2SeqTokenizer",
     "TokenBudgetBatchSampler",
     "WordStarts",
     "date_splits",
     "generate_dates",
-    "next_sentence_pairs",
     "labels_of_words",
+    "next_sentence_pairs",
     "question_windows",
     "read_documents",
     "read_pairs",
@@ -86,7 +86,7 @@ __getattr__, __dir__ = lazy_exports(
         "MaskEpochs": "masking",
         "MaskingCollator": "masking",
         "MultipleChoiceCollator": "choices",
-        "QuestionCollator": "question_windows",
+        "QuestionCollator": "context_windows",
         "RowTemplate": "sentence_pairs",
         "Seq2SeqCollator": "collators",
         "Seq2SeqTokenizer": ".models.tokenization_seq2seq",
@@ -96,7 +96,7 @@ __getattr__, __dir__ = lazy_exports(
         "date_splits": "dates",
         "generate_dates": "dates",
         "labels_of_words": "word_labels",
-        "question_windows": "question_windows",
+        "question_windows": "context_windows",
         "next_sentence_pairs": "sentence_pairs",
         "read_documents": "documents",
         "read_pairs": "readers",

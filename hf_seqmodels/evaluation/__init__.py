@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from hf_seqmodels.evaluation.attention_alignments import alignments
     from hf_seqmodels.evaluation.decoding import decode_corpus
     from hf_seqmodels.evaluation.ensembles import EnsembleForSeq2SeqLM
-    from hf_seqmodels.evaluation.entities import entities
     from hf_seqmodels.evaluation.metric_loading import METRIC_NAMES, load_metric, metric_path
     from hf_seqmodels.evaluation.n_best_lists import Hypothesis, n_best
+    from hf_seqmodels.evaluation.named_entities import entities
     from hf_seqmodels.evaluation.perplexity import CorpusPerplexity, corpus_perplexity
     from hf_seqmodels.evaluation.question_answering import answer_questions
     from hf_seqmodels.evaluation.target_scoring import TargetScore, score_targets
@@ -71,7 +71,7 @@ __getattr__, __dir__ = lazy_exports(
         "best_answers": "answer_spans",
         "corpus_perplexity": "perplexity",
         "decode_corpus": "decoding",
-        "entities": "entities",
+        "entities": "named_entities",
         "load_metric": "metric_loading",
         "metric_path": "metric_loading",
         "n_best": "n_best_lists",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from hf_seqmodels.data.question_windows import context_tokens
+from hf_seqmodels.data.context_windows import context_tokens
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from hf_seqmodels.data.question_windows import (
+from hf_seqmodels.data.context_windows import (
     USUAL_LENGTH,
     Columns,
     QuestionCollator,

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from hf_seqmodels.data.question_windows import QuestionCollator, context_tokens, question_windows
+from hf_seqmodels.data.context_windows import QuestionCollator, context_tokens, question_windows
 from tiny_tokenizers import TEXTS, TOKENIZERS, bert_tokenizer, roberta_tokenizer
 
 QUESTION = "Where was she born ?"

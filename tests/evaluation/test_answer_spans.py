@@ -8,7 +8,7 @@ import torch
 from transformers import BertConfig, BertForQuestionAnswering, RobertaConfig
 from transformers import RobertaForQuestionAnswering as Roberta
 
-from hf_seqmodels.data.question_windows import question_windows
+from hf_seqmodels.data.context_windows import question_windows
 from hf_seqmodels.evaluation import answer_questions, best_answers
 from tiny_tokenizers import TEXTS, bert_tokenizer, roberta_tokenizer
 

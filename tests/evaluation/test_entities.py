@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from hf_seqmodels.evaluation import load_metric
-from hf_seqmodels.evaluation.entities import entities
+from hf_seqmodels.evaluation.named_entities import entities
 
 
 def spans_as_conll(tags):

@@ -6,7 +6,7 @@ from typing import Any
 import datasets
 import evaluate
 
-from hf_seqmodels.evaluation.entities import Scheme, entities, entity_scores
+from hf_seqmodels.evaluation.named_entities import Scheme, entities, entity_scores
 from hf_seqmodels.evaluation.text_metric import TextMetric
 
 
