@@ -232,6 +232,9 @@ def bert_state_from_text_encoder(state: Mapping[str, Tensor]) -> dict[str, Tenso
 def text_encoder_from_bert(model: BertPreTrainedModel) -> TextEncoderPreTrainedModel:
     """Return a TextEncoder that computes what a BERT computes.
 
+    Padding stays different where BERT reads it: here the positions of a row begin at its first real
+    token, wherever padding stands, and no answer to a question starts or ends at padding.
+
     Args:
         model: of a class of `BERT_CLASSES`; stays as it is.
 
