@@ -55,7 +55,7 @@ class RowTemplate:
                 f"rows are put together with a fast tokenizer, got {type(tokenizer).__name__}. "
                 "Convert it, or load it with AutoTokenizer."
             )
-        word = tokenizer.convert_ids_to_tokens(_some_ordinary_id(tokenizer))
+        word = _some_text(tokenizer)
         single, pair = tokenizer(word), tokenizer(word, word)
         texts: Any = pair.sequence_ids()  # None for a special token
         ids: list[int] = list(pair["input_ids"])
@@ -116,9 +116,15 @@ class RowTemplate:
         return row
 
 
-def _some_ordinary_id(tokenizer: PreTrainedTokenizerBase) -> int:
+def _some_text(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return a short text of ordinary tokens."""
     special = set(tokenizer.all_special_ids)
-    return next(token_id for token_id in reversed(range(len(tokenizer))) if token_id not in special)
+    for token_id in reversed(range(len(tokenizer))):
+        text = str(tokenizer.decode([token_id])).strip()
+        encoded = tokenizer(text, add_special_tokens=False)["input_ids"]
+        if encoded and special.isdisjoint(encoded):
+            return text
+    raise ValueError("the tokenizer must know a token that is not special, but has none.")
 
 
 @dataclass(frozen=True)

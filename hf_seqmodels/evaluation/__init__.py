@@ -14,6 +14,7 @@ Every name below is loaded on first use, so that importing the package stays lig
 | `best_answers` | the same from logits that are computed already |
 | `entities` | the named entities of a tagged sentence |
 | `corpus_perplexity`, `CorpusPerplexity` | perplexity of a text, every token once |
+| `masked_token_figures`, `fill_masks` | how well masked tokens are told, and what is filled in |
 | `EnsembleForSeq2SeqLM` | several models as one: the mean of their probabilities at every step |
 """
 
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from hf_seqmodels.evaluation.attention_alignments import alignments
     from hf_seqmodels.evaluation.decoding import decode_corpus
     from hf_seqmodels.evaluation.ensembles import EnsembleForSeq2SeqLM
+    from hf_seqmodels.evaluation.masked_tokens import (
+        FilledMask,
+        MaskedTokenFigures,
+        fill_masks,
+        masked_token_figures,
+    )
     from hf_seqmodels.evaluation.metric_loading import METRIC_NAMES, load_metric, metric_path
     from hf_seqmodels.evaluation.n_best_lists import Hypothesis, n_best
     from hf_seqmodels.evaluation.named_entities import entities
@@ -41,7 +48,9 @@ __all__ = [
     "Answers",
     "CorpusPerplexity",
     "EnsembleForSeq2SeqLM",
+    "FilledMask",
     "Hypothesis",
+    "MaskedTokenFigures",
     "TargetScore",
     "alignments",
     "answer_questions",
@@ -49,7 +58,9 @@ __all__ = [
     "corpus_perplexity",
     "decode_corpus",
     "entities",
+    "fill_masks",
     "load_metric",
+    "masked_token_figures",
     "metric_path",
     "n_best",
     "score_targets",
@@ -64,6 +75,7 @@ __getattr__, __dir__ = lazy_exports(
         "Answers": "answer_spans",
         "CorpusPerplexity": "perplexity",
         "EnsembleForSeq2SeqLM": "ensembles",
+        "FilledMask": "masked_tokens",
         "Hypothesis": "n_best_lists",
         "TargetScore": "target_scoring",
         "alignments": "attention_alignments",
@@ -72,6 +84,9 @@ __getattr__, __dir__ = lazy_exports(
         "corpus_perplexity": "perplexity",
         "decode_corpus": "decoding",
         "entities": "named_entities",
+        "MaskedTokenFigures": "masked_tokens",
+        "fill_masks": "masked_tokens",
+        "masked_token_figures": "masked_tokens",
         "load_metric": "metric_loading",
         "metric_path": "metric_loading",
         "n_best": "n_best_lists",
