@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-import clm_arguments
 import finetune_arguments
 import pytest
 import run_clm
+import run_mlm
 import run_seq2seq
 import text_arguments
 import yaml
@@ -46,6 +46,8 @@ def task_of(recipe):
 def script_of(recipe):
     """The module of the script that a recipe names in its head."""
     text = recipe.read_text(encoding="utf-8")
+    if "run_mlm.py" in text:
+        return run_mlm
     is_language_model = "run_clm.py" in text or "demo_lm.py" in text
     return run_clm if is_language_model else run_seq2seq
 
@@ -58,8 +60,8 @@ def test_every_option_of_the_recipe_is_valid_together(recipe, tmp_path):
     options = [str(recipe), "--output_dir", str(tmp_path / "run"), "--use_cpu"]
     model_options, data_options, args = parse_arguments(script.OPTION_CLASSES, options)
     check_model_choice(model_options, *script.MODEL_KIND)
-    if script is run_clm:
-        clm_arguments.check_options(data_options, args)
+    if script in (run_clm, run_mlm):
+        script.check_options(data_options, args)
         text_arguments.settle_arguments(args, data_options, {"train", "validation"}, given={})
     else:
         rows = [Example("a", ["b"])]
