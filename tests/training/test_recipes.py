@@ -12,11 +12,15 @@ import text_arguments
 import yaml
 from finetune_run import option_classes_of
 from run_classification import ClassificationTask
+from run_ner import TokenTask
+from run_qa import QuestionTask
 from script_arguments import parse_arguments, read_overrides, typed_overrides
 from script_models import check_model_choice
 from seq2seq_arguments import settle_arguments
 from seq2seq_data import Corpus, Example
 from transformers import CONFIG_MAPPING
+
+from hf_seqmodels import TextEncoderConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = sorted((ROOT / "training" / "recipes").glob("*.yaml"))
@@ -34,7 +38,11 @@ def test_there_are_recipes():
     }
 
 
-FINETUNING = {"run_classification.py": ClassificationTask}
+FINETUNING = {
+    "run_classification.py": ClassificationTask,
+    "run_ner.py": TokenTask,
+    "run_qa.py": QuestionTask,
+}
 
 
 def task_of(recipe):
@@ -80,7 +88,12 @@ def check_finetuning(recipe, task_class, tmp_path):
     if model_options.model_type is None:
         model_options.model_name_or_path = "checkpoint"
         assert "--model_name_or_path" in recipe.read_text(encoding="utf-8")
-    check_model_choice(model_options, task_class.head_classes, task_class.model_kind)
+    check_model_choice(
+        *(model_options, task_class.head_classes, task_class.model_kind), may_change_checkpoint=True
+    )
+    if model_options.model_type is None:  # the checkpoints of our recipes are text encoders
+        overrides = read_overrides(model_options.config_overrides)
+        TextEncoderConfig(**typed_overrides(TextEncoderConfig, overrides))
     finetune_arguments.check_numbers(data_options)
     task_class(data_options, args).check_options()
 
