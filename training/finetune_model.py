@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from finetune_arguments import FinetuneDataArguments
+from script_arguments import read_overrides, typed_overrides
 from script_models import (
     ModelArguments,
     check_vocabulary,
@@ -78,11 +79,16 @@ def stored_config(model_options: ModelArguments) -> PreTrainedConfig | None:
         model_options: the model options.
 
     Returns:
-        The configuration; None for a fresh model.
+        The configuration, as it is stored; None for a fresh model.
+
+    Raises:
+        ValueError: if it cannot be loaded, or config_overrides do not fit it.
     """
     if model_options.model_name_or_path is None:
         return None
-    return load_pretrained(AutoConfig, model_options.model_name_or_path, model_options)
+    config = load_pretrained(AutoConfig, model_options.model_name_or_path, model_options)
+    typed_overrides(type(config), read_overrides(model_options.config_overrides))
+    return config
 
 
 def load_or_make_model(
@@ -110,7 +116,9 @@ def load_or_make_model(
     """
     name = model_options.model_name_or_path
     if name:
-        config = load_pretrained(AutoConfig, name, model_options, **config_values)
+        stored = stored_config(model_options)
+        changes = typed_overrides(type(stored), read_overrides(model_options.config_overrides))
+        config = load_pretrained(AutoConfig, name, model_options, **config_values, **changes)
         model = load_pretrained(
             auto_class,
             name,

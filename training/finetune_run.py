@@ -93,7 +93,10 @@ def prepare(task_class: type[FinetuneTask], argv: Sequence[str]) -> Run | SeedRu
     if options.seeds:
         args.seed = options.seeds[0]
     given = given_options(option_classes, argv)
-    check_model_choice(model_options, task_class.head_classes, task_class.model_kind)
+    check_model_choice(
+        *(model_options, task_class.head_classes, task_class.model_kind),
+        may_change_checkpoint=True,  # its dropout, for instance; weights must still fit
+    )
     check_numbers(options)
     task = task_class(options, args)
     task.check_options()

@@ -39,7 +39,7 @@ class ModelArguments:
             "action": "extend",
             "help": "Fields of the fresh model's configuration: name=value,name=value (in a "
             "recipe: a mapping). Pairs on the command line are added to those of the recipe and "
-            "win over them.",
+            "win over them. Fine-tuning scripts also change those of a checkpoint.",
         },
     )
     tokenizer_name: str | None = field(
@@ -63,7 +63,11 @@ class ModelArguments:
 
 
 def check_model_choice(
-    options: ModelArguments, head_classes: Mapping[type, Any], kind: str
+    options: ModelArguments,
+    head_classes: Mapping[type, Any],
+    kind: str,
+    *,
+    may_change_checkpoint: bool = False,
 ) -> None:
     """Check before any file is read that one model is named and that it is of the right kind.
 
@@ -71,6 +75,7 @@ def check_model_choice(
         options: the model options.
         head_classes: {config class: model class} of the Auto class that the script trains.
         kind: how an error calls these models, such as "a registered encoder-decoder".
+        may_change_checkpoint: whether config_overrides may go with a checkpoint, too.
 
     Raises:
         ValueError: if not exactly one of model_name_or_path and model_type is given, if the type is
@@ -83,7 +88,7 @@ def check_model_choice(
         )
     overrides = read_overrides(options.config_overrides)
     if options.model_name_or_path:
-        if overrides:
+        if overrides and not may_change_checkpoint:
             raise ValueError(
                 "config_overrides describe a fresh model, but "
                 f"model_name_or_path={options.model_name_or_path!r} brings its own configuration: "

@@ -272,6 +272,22 @@ def test_a_checkpoint_keeps_the_order_of_its_labels_and_gets_a_new_head_on_deman
     assert run.trainer.model.config.id2label == {0: "0", 1: "1"}
 
 
+def test_a_checkpoint_takes_other_settings_if_its_weights_fit(files, checkpoint, tmp_path):
+    more = ["--model_name_or_path", str(checkpoint[0]), "--label_column_name", "colour"]
+    argv = finetune_argv(files, tmp_path / "run", *more, model_type=None)
+    changes = ["--config_overrides", "classifier_dropout=0.3,pooling=mean"]
+    model = prepare(ClassificationTask, [*argv, *changes]).trainer.model
+    assert (model.config.classifier_dropout, model.config.pooling) == (0.3, "mean")
+    stored = AutoModelForSequenceClassification.from_pretrained(checkpoint[0])
+    assert torch.equal(model.score.weight, stored.score.weight)
+    for wrong, message in (
+        ("dropout=0.3", "TextEncoderConfig has no field of these names: 'dropout'"),
+        ("intermediate_size=20", "cannot load"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            prepare(ClassificationTask, [*argv, "--config_overrides", wrong])
+
+
 def test_test_rows_without_labels_are_predicted_and_not_scored(files, tmp_path):
     rows = [{"text": row["text"]} for row in colour_rows(5, seed=1)]
     parts = {**files, "test": write_rows(tmp_path / "unlabelled.jsonl", rows)}
