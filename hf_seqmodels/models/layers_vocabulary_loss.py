@@ -47,7 +47,8 @@ class VocabularyLoss(torch.autograd.Function):
         """
         wanted = [with_gradients and needed for needed in ctx.needs_input_grad[:3]]
         needs_hidden, needs_weight, needs_bias = wanted
-        size = max(1, CHUNK_ELEMENTS // weight.shape[0])
+        # each chunk adds to a gradient of V * D numbers, which few tokens would not be worth
+        size = max(1, CHUNK_ELEMENTS // weight.shape[0], weight.shape[1] // 2)
         sums = GradientSums()
         total = hidden.new_zeros((), dtype=torch.promote_types(weight.dtype, torch.float32))
         hidden_grad = torch.zeros_like(hidden) if needs_hidden else None
