@@ -176,6 +176,9 @@ class FirstTokenPooler(nn.Module):
         Args:
             hidden_states: (B, T, D).
             keep_mask: nonzero at real tokens, (B, T); None means no padding.
+
+        Returns:
+            (B, D).
         """
         if keep_mask is None:
             first_states = hidden_states[:, 0]
@@ -202,6 +205,9 @@ class MeanPooler(nn.Module):
         Args:
             hidden_states: (B, T, D).
             keep_mask: nonzero at real tokens, (B, T); None means no padding.
+
+        Returns:
+            (B, D).
         """
         if keep_mask is None:
             return hidden_states.mean(dim=1)

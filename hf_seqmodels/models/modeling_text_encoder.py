@@ -198,6 +198,8 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
         """
         inputs_embeds = self._embed(input_ids, inputs_embeds)
         self._check_places(inputs_embeds, attention_mask, token_type_ids, position_ids)
+        if is_padding_mask(attention_mask):
+            attention_mask = attention_mask.to(inputs_embeds.device)
         tokens = self._find_tokens(inputs_embeds, attention_mask, position_ids, kwargs)
         if tokens is None:
             masks, options = self._make_masks(inputs_embeds, attention_mask, position_ids)
@@ -404,12 +406,15 @@ class TextEncoderHead(TextEncoderPreTrainedModel):
         labels: Tensor | None,
         num_items_in_batch: Tensor | int | None,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the loss (with labels) and the logits of a head.
+        """Make of the stack's outputs what the head makes.
 
         Args:
             outputs: of the stack.
             labels: as the class describes them.
             num_items_in_batch: targets of all parts, when the batch is one part of a larger one.
+
+        Returns:
+            Loss (with labels) and logits.
         """
         raise NotImplementedError(f"{type(self).__name__} must say what it makes of the stack.")
 
