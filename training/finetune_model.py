@@ -14,7 +14,6 @@ from script_models import (
     make_config,
     refuse_tokenizer_training,
 )
-from torch import nn
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -24,6 +23,7 @@ from transformers import (
 )
 
 from hf_seqmodels.data import train_tokenizer
+from hf_seqmodels.evaluation.model_inputs import longest_input
 
 TOKENIZER_TRAINING = (
     *("tokenizer_model", "tokenizer_vocab_size", "tokenizer_min_frequency", "lowercase"),
@@ -172,27 +172,6 @@ def reads_token_types(model: PreTrainedModel) -> bool:
     """
     takes_them = "token_type_ids" in inspect.signature(model.forward).parameters
     return takes_them and getattr(model.config, "type_vocab_size", 0) > 1
-
-
-def longest_input(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Return how many tokens a model can take.
-
-    Args:
-        model: any encoder.
-        tokenizer: of the model; its own limit counts, too.
-
-    Returns:
-        Tokens; None where there is no limit.
-    """
-    limits = [getattr(model.config.get_text_config(), "max_position_embeddings", None)]
-    for module in model.modules():
-        table = getattr(module, "position_embeddings", None)
-        if isinstance(table, nn.Embedding) and table.padding_idx is not None:
-            # RoBERTa counts positions from the one behind the pad token's
-            limits.append(table.num_embeddings - table.padding_idx - 1)
-    if tokenizer.model_max_length < 1e9:  # transformers writes 1e30 for no limit
-        limits.append(tokenizer.model_max_length)
-    return min((limit for limit in limits if limit), default=None)
 
 
 def settle_max_length(
