@@ -20,6 +20,7 @@ Every name below is loaded on first use, so that importing the package stays lig
 | `next_sentence_pairs`, `RowTemplate` | pairs of texts that follow one another or do not, as rows |
 | `LengthGroupedBatchSampler` | batches of a fixed number of rows of similar length |
 | `TokenBudgetBatchSampler` | batches of a fixed number of tokens, padding included |
+| `with_bpe_dropout`, `ResampledPairs` | sub-words drawn anew at every reading of a pair |
 | `ContiguousWindows` | a corpus as rows that go on from batch to batch |
 | `generate_dates`, `date_splits` | dates as twenty locales write them |
 | `DATE_LOCALES`, `DATE_FORMATS` | which locales, in which formats |
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from hf_seqmodels.data.packing import token_blocks
     from hf_seqmodels.data.readers import read_pairs, read_texts
     from hf_seqmodels.data.sentence_pairs import RowTemplate, next_sentence_pairs
+    from hf_seqmodels.data.subword_dropout import ResampledPairs, with_bpe_dropout
     from hf_seqmodels.data.tokenizer_training import TOKENIZER_MODELS, train_tokenizer
     from hf_seqmodels.data.word_labels import labels_of_words, word_label_windows
     from hf_seqmodels.data.word_starts import WordStarts
@@ -57,6 +59,7 @@ __all__ = [
     "MaskingCollator",
     "MultipleChoiceCollator",
     "QuestionCollator",
+    "ResampledPairs",
     "RowTemplate",
     "Seq2SeqCollator",
     "Seq2SeqTokenizer",
@@ -72,6 +75,7 @@ __all__ = [
     "read_texts",
     "token_blocks",
     "train_tokenizer",
+    "with_bpe_dropout",
     "word_label_windows",
 ]
 
@@ -86,8 +90,9 @@ __getattr__, __dir__ = lazy_exports(
         "MaskEpochs": "masking",
         "MaskingCollator": "masking",
         "MultipleChoiceCollator": "choices",
-        "QuestionCollator": "context_windows",
+        "ResampledPairs": "subword_dropout",
         "RowTemplate": "sentence_pairs",
+        "QuestionCollator": "context_windows",
         "Seq2SeqCollator": "collators",
         "Seq2SeqTokenizer": ".models.tokenization_seq2seq",
         "TOKENIZER_MODELS": "tokenizer_training",
@@ -95,14 +100,15 @@ __getattr__, __dir__ = lazy_exports(
         "WordStarts": "word_starts",
         "date_splits": "dates",
         "generate_dates": "dates",
+        "next_sentence_pairs": "sentence_pairs",
         "labels_of_words": "word_labels",
         "question_windows": "context_windows",
-        "next_sentence_pairs": "sentence_pairs",
         "read_documents": "documents",
         "read_pairs": "readers",
         "read_texts": "readers",
         "token_blocks": "packing",
         "train_tokenizer": "tokenizer_training",
         "word_label_windows": "word_labels",
+        "with_bpe_dropout": "subword_dropout",
     },
 )

@@ -79,6 +79,7 @@ class _Plan:
     vocab_size: int | None
     min_frequency: int
     extra_tokens: tuple[str, ...]
+    split_punctuation: bool = False
 
     @property
     def num_pieces(self) -> int:
@@ -111,6 +112,7 @@ def train_tokenizer(
     model_max_length: int | None = None,
     append_eos: bool = True,
     style: str = "text",
+    split_punctuation: bool = False,
 ) -> PreTrainedTokenizerFast:
     """Train a tokenizer; the same texts in the same order give the same tokenizer.
 
@@ -133,6 +135,8 @@ def train_tokenizer(
             prompt, so its tokenizer must not.
         style: "text", or "bert" for encoders: its special tokens, `[CLS]` before and `[SEP]` behind
             every text (whatever `append_eos` says), and `token_type_ids`.
+        split_punctuation: bpe and unigram cut words as the model word does first, so that no piece
+            holds both a letter and a punctuation mark at the edge of a word.
 
     Returns:
         A fast tokenizer that `save_pretrained` writes as tokenizer.json.
@@ -145,7 +149,14 @@ def train_tokenizer(
         raise ValueError(f"style must be one of {', '.join(STYLES)}, got {style!r}.")
     _check_options(model, vocab_size, min_frequency, normalization, model_max_length)
     _check_extra_tokens(extra_tokens, style)
-    plan = _Plan(model, style, vocab_size, min_frequency, tuple(extra_tokens))
+    if split_punctuation and model not in ("bpe", "unigram"):
+        raise ValueError(
+            f"split_punctuation is for the models bpe and unigram, got {model!r}. Leave it out: "
+            "the others cut as their description says."
+        )
+    plan = _Plan(
+        model, style, vocab_size, min_frequency, tuple(extra_tokens), bool(split_punctuation)
+    )
     backend = _empty_backend(plan)
     backend.normalizer = _normalizer(lowercase, normalization, as_bert=plan.cuts_as_bert)
     chunks = list(_chunks(texts, plan, backend.normalizer))
@@ -184,7 +195,11 @@ def _empty_backend(plan: _Plan) -> Tokenizer:
         )
         backend.decoder = decoders.WordPiece(PIECE_PREFIX, cleanup=plan.cuts_as_bert)
     else:
-        backend.pre_tokenizer = pre_tokenizers.Metaspace(BLANK, prepend_scheme="never")
+        blanks = pre_tokenizers.Metaspace(BLANK, prepend_scheme="never")
+        words = pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")
+        backend.pre_tokenizer = (
+            pre_tokenizers.Sequence([blanks, words]) if plan.split_punctuation else blanks
+        )
         backend.decoder = decoders.Metaspace(BLANK, prepend_scheme="never")
     return backend
 
