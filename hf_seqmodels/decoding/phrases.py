@@ -153,17 +153,26 @@ def encode_phrases(tokenizer: Any, phrases: Sequence[str]) -> list[list[int]]:
     if isinstance(phrases, str):
         raise ValueError(f"phrases must be a list of texts, got one text. Pass [{phrases!r}].")
     side = target_side(tokenizer)
-    encoded = []
-    for phrase in phrases:
-        call = {"text": phrase} if side is not tokenizer else {"text_target": phrase}
-        ids = list(side(**call, add_special_tokens=False)["input_ids"])
-        if not ids or (side.unk_token_id is not None and side.unk_token_id in ids):
+    encoded = [_encode(tokenizer, phrase) for phrase in phrases]
+    for phrase, ids in zip(phrases, encoded, strict=True):
+        if not _is_known(side, ids):
             raise ValueError(
                 f"A phrase must consist of tokens that the model can write, got {phrase!r}: "
                 f"{side.convert_ids_to_tokens(ids)}. Leave it out or spell it otherwise."
             )
-        encoded.append(ids)
     return encoded
+
+
+def _encode(tokenizer: Any, text: str) -> list[int]:
+    """Return the token ids of a text of the target side, without special tokens."""
+    side = target_side(tokenizer)
+    call = {"text": text} if side is not tokenizer else {"text_target": text}
+    return list(side(**call, add_special_tokens=False)["input_ids"])
+
+
+def _is_known(side: Any, ids: list[int]) -> bool:
+    """Say whether there are tokens, and no unknown one among them."""
+    return bool(ids) and (side.unk_token_id is None or side.unk_token_id not in ids)
 
 
 def encode_bad_words(tokenizer: Any, words: Sequence[str]) -> list[list[int]]:
@@ -186,5 +195,7 @@ def encode_bad_words(tokenizer: Any, words: Sequence[str]) -> list[list[int]]:
     """
     if isinstance(words, str):
         raise ValueError(f"words must be a list of texts, got one text. Pass [{words!r}].")
-    both = [form for word in words for form in (word, f" {word.lstrip()}")]
-    return [list(ids) for ids in dict.fromkeys(map(tuple, encode_phrases(tokenizer, both)))]
+    forms = encode_phrases(tokenizer, words)
+    behind_blanks = [_encode(tokenizer, f" {word.lstrip()}") for word in words]
+    forms += [ids for ids in behind_blanks if _is_known(target_side(tokenizer), ids)]
+    return [list(ids) for ids in dict.fromkeys(map(tuple, forms))]

@@ -4,7 +4,7 @@ Shapes: B batch, K beams of a group, G groups, R rows (B * G * K), S source leng
 V target vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -126,6 +126,19 @@ def beam_search(
             coverage_layer=coverage_layer,
         )
     return search.result()
+
+
+def with_beam_search(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of generate() that call `beam_search` where they need it.
+
+    Args:
+        arguments: of generate(), with or without those that only `beam_search` knows.
+
+    Returns:
+        The same, with `custom_generate` where one of these is set and nothing else was asked for.
+    """
+    given = {name for name in OWN_ARGUMENTS & arguments.keys() if arguments[name] is not None}
+    return ({"custom_generate": beam_search} if given else {}) | dict(arguments)
 
 
 def check_settings(

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+from hf_seqmodels.decoding.searching import with_beam_search
 from hf_seqmodels.evaluation.model_inputs import (
+    batch_phrases,
     check_generate_arguments,
     check_model,
     check_texts_to_encode,
     evaluation_mode,
+    phrases_by_source,
     source_batches,
     target_side,
 )
@@ -23,6 +26,7 @@ def decode_corpus(
     num_beams: int = 1,
     max_new_tokens: int | None = None,
     max_source_length: int | None = None,
+    must_include: Sequence[Sequence[Any]] | None = None,
     progress: bool = True,
     device: Any = None,
     **generate_kwargs: Any,
@@ -42,9 +46,12 @@ def decode_corpus(
         max_new_tokens: longest output in tokens, the end token included; None takes the limit of
             the model's generation_config.
         max_source_length: longest source in tokens; the rest is cut off. None keeps everything.
+        must_include: phrases that the output of each source has to contain, one list of texts or of
+            token ids per source; see `hf_seqmodels.decoding.beam_search`.
         progress: whether to show a progress bar.
         device: where to compute, for instance "cuda"; None computes where the model is.
-        **generate_kwargs: passed on to generate().
+        **generate_kwargs: passed on to generate(), or, with coverage_penalty, num_beam_groups and
+            the like, to `beam_search`.
 
     Returns:
         One text per source, without special tokens.
@@ -61,6 +68,7 @@ def decode_corpus(
             "num_return_sequences": "the result is one text per source; use n_best() for more"
         },
     )
+    phrases = phrases_by_source(tokenizer, must_include, len(sources))
     texts = [""] * len(sources)
     with evaluation_mode(model, device) as place:
         for batch in source_batches(
@@ -78,7 +86,7 @@ def decode_corpus(
                 max_new_tokens=max_new_tokens,
                 num_beams=num_beams,
                 num_return_sequences=1,
-                **generate_kwargs,
+                **with_beam_search(generate_kwargs | batch_phrases(phrases, batch)),
             )
             decoded = target_side(tokenizer).batch_decode(rows.token_ids, skip_special_tokens=True)
             for position, text in zip(batch.positions, decoded, strict=True):

@@ -77,7 +77,7 @@ def error_rates(
         for prediction, texts in zip(predictions, references, strict=True)
         for reference in texts
     ]
-    counts = iter(_count_edits(pairs, unit))
+    counts = iter(count_edits(pairs, unit))
     best = []
     for texts in references:
         candidates = [next(counts) for _ in texts]
@@ -97,7 +97,7 @@ def error_rates(
     }
 
 
-def _count_edits(pairs: Sequence[tuple[str, str]], unit: Unit) -> list[EditCounts]:
+def count_edits(pairs: Sequence[tuple[str, str]], unit: Unit) -> list[EditCounts]:
     """Count the edits of every (prediction, reference) pair."""
     process = jiwer.process_words if unit == "word" else jiwer.process_characters
     # Releases of jiwer differ on empty references (an error before 4.0), so they never get there.

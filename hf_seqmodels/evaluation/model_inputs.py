@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from hf_seqmodels.decoding.phrases import encode_phrases
 from hf_seqmodels.models.pipeline_seq2seq_generation import pad_id_of, pad_rows, target_side
 
 # What the functions of this folder make themselves, or cannot hand on.
@@ -154,6 +155,50 @@ def encode_targets(tokenizer: Any, targets: Sequence[str | Sequence[int]]) -> li
         list(next(encoded)) if isinstance(target, str) else [int(token) for token in target]
         for target in targets
     ]
+
+
+def phrases_by_source(
+    tokenizer: Any, must_include: Sequence[Sequence[Any]] | None, num_sources: int
+) -> list[list[list[int]]] | None:
+    """Return the token ids of the phrases that the output of each source must contain.
+
+    Args:
+        tokenizer: the tokenizer, or the pair of tokenizers.
+        must_include: one list per source, of texts or of token ids; None means none.
+        num_sources: number of sources.
+
+    Returns:
+        Token ids of the phrases of every source, or None.
+
+    Raises:
+        ValueError: if there is not one list per source, or a phrase cannot be encoded.
+    """
+    if must_include is None:
+        return None
+    if isinstance(must_include, str) or any(isinstance(entry, str) for entry in must_include):
+        raise ValueError(
+            f"must_include takes one list of phrases per source, got {must_include!r}. The same "
+            "phrases for every source are [phrases] * len(sources)."
+        )
+    if len(must_include) != num_sources:
+        raise ValueError(
+            "must_include must have one list of phrases per source, "
+            f"{num_sources}, got {len(must_include)}. A source without phrases has an empty list."
+        )
+    return [
+        [
+            encode_phrases(tokenizer, [phrase])[0] if isinstance(phrase, str) else list(phrase)
+            for phrase in phrases
+        ]
+        for phrases in must_include
+    ]
+
+
+def batch_phrases(phrases: list[list[list[int]]] | None, batch: SourceBatch) -> dict[str, Any]:
+    """Return the argument of `beam_search` for the sources of a batch, if there are phrases."""
+    if phrases is None:
+        return {}
+    return {"must_include": [phrases[position] for position in batch.positions]}
 
 
 def source_batches(

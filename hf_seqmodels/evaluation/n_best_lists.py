@@ -2,20 +2,31 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
+from hf_seqmodels.decoding.ranking import Ranking
+from hf_seqmodels.decoding.searching import with_beam_search
 from hf_seqmodels.evaluation.model_inputs import (
     SourceBatch,
+    batch_phrases,
     check_generate_arguments,
     check_model,
     check_texts_to_encode,
     evaluation_mode,
     pad_id_of,
+    phrases_by_source,
     source_batches,
     target_side,
 )
-from hf_seqmodels.evaluation.target_scoring import score_rows
-from hf_seqmodels.models.pipeline_seq2seq_generation import generate_rows, normalized_score
+from hf_seqmodels.models.pipeline_seq2seq_generation import (
+    cross_attention,
+    forced_pass,
+    generate_rows,
+    token_log_probabilities,
+)
 
 
 @dataclass(frozen=True)
@@ -27,7 +38,7 @@ class Hypothesis:
         token_ids: what was generated, up to and including the end token if one was reached.
         log_probability: log p(token_ids | source) in nats, the sum over its tokens.
         score: log_probability / len(token_ids) ** length_penalty, the number that beam search ranks
-            by.
+            by; with other normalisations and with coverage what `Ranking` says.
         token_log_probabilities: log p(token | tokens before it, source) in nats, one per token.
     """
 
@@ -49,6 +60,7 @@ def n_best(
     batch_size: int = 16,
     max_new_tokens: int | None = None,
     max_source_length: int | None = None,
+    must_include: Sequence[Sequence[Any]] | None = None,
     progress: bool = True,
     device: Any = None,
     **generate_kwargs: Any,
@@ -80,9 +92,12 @@ def n_best(
         max_new_tokens: longest output in tokens, the end token included; None takes the limit of
             the model's generation_config.
         max_source_length: longest source in tokens; the rest is cut off. None keeps everything.
+        must_include: phrases that every output of a source has to contain, one list of texts or of
+            token ids per source; see `hf_seqmodels.decoding.beam_search`.
         progress: whether to show a progress bar.
         device: where to compute, for instance "cuda"; None computes where the model is.
-        **generate_kwargs: passed on to generate(), for instance early_stopping, do_sample, top_p.
+        **generate_kwargs: passed on to generate(), for instance early_stopping, do_sample, top_p,
+            or to `beam_search`: coverage_penalty, length_normalization, num_beam_groups, ...
 
     Returns:
         One list per source, in the order of the sources.
@@ -102,6 +117,7 @@ def n_best(
             f"num_return_sequences must be at most num_beams={num_beams}, got "
             f"{num_return_sequences}. Raise num_beams, or sample with do_sample=True, num_beams=1."
         )
+    phrases = phrases_by_source(tokenizer, must_include, len(sources))
     lists: list[list[Hypothesis]] = [[] for _ in sources]
     with evaluation_mode(model, device) as place:
         for batch in source_batches(
@@ -121,7 +137,7 @@ def n_best(
                 max_new_tokens=max_new_tokens,
                 num_beams=num_beams,
                 num_return_sequences=num_return_sequences,
-                **generate_kwargs,
+                **with_beam_search(generate_kwargs | batch_phrases(phrases, batch)),
             )
             for position, found in zip(batch.positions, hypotheses, strict=True):
                 lists[position] = found
@@ -152,30 +168,58 @@ def _search(
     )
     kept = [row for row, possible in enumerate(found.is_possible) if possible]
     lists: list[list[Hypothesis]] = [[] for _ in range(num_sources)]
-    pad_id = pad_id_of(target_side(tokenizer))
+    ranking = Ranking(
+        length_penalty,
+        generate_kwargs.get("length_normalization") or "power",
+        generate_kwargs.get("coverage_penalty") or 0.0,
+    )
     for start in range(0, len(kept), num_sources):  # as many rows at once as the user asked for
         rows = kept[start : start + num_sources]
         sources = [row // num_return_sequences for row in rows]
-        scores = score_rows(
+        hypotheses = _scored(
             model,
+            tokenizer,
             batch.select(sources),
             found.prompts[rows],
             [found.token_ids[row] for row in rows],
-            pad_id,
+            ranking,
+            layer=generate_kwargs.get("coverage_layer", -1),
         )
-        texts = target_side(tokenizer).batch_decode(
-            [score.token_ids for score in scores], skip_special_tokens=True
-        )
-        for source, score, text in zip(sources, scores, texts, strict=True):
-            lists[source].append(
-                Hypothesis(
-                    text=text,
-                    token_ids=score.token_ids,
-                    log_probability=score.log_probability,
-                    score=normalized_score(
-                        score.log_probability, len(score.token_ids), length_penalty
-                    ),
-                    token_log_probabilities=score.token_log_probabilities,
-                )
-            )
+        for source, hypothesis in zip(sources, hypotheses, strict=True):
+            lists[source].append(hypothesis)
     return [sorted(found, key=lambda hypothesis: -hypothesis.score) for found in lists]
+
+
+def _scored(
+    model: Any,
+    tokenizer: Any,
+    inputs: dict[str, Tensor],
+    prompts: Tensor,
+    token_rows: list[list[int]],
+    ranking: Ranking,
+    *,
+    layer: int | Literal["mean"],
+) -> list[Hypothesis]:
+    """Return the hypotheses that rows of tokens are, by one forced pass; attention counts as in the
+    decoder layer that coverage is taken of."""
+    side = target_side(tokenizer)
+    wants = {"output_attentions": True} if ranking.coverage_penalty else {}
+    outputs, targets = forced_pass(model, inputs, prompts, token_rows, pad_id_of(side), **wants)
+    log_probabilities = token_log_probabilities(outputs, targets).tolist()  # (R, T)
+    coverage = [0.0] * len(token_rows)
+    if wants:
+        source_mask = inputs["attention_mask"]  # (R, S)
+        weights = cross_attention(model, outputs, targets, source_mask.shape[1], layer).float()
+        lengths = torch.tensor([len(row) for row in token_rows], device=weights.device)
+        written = torch.arange(weights.shape[1], device=weights.device) < lengths.unsqueeze(1)
+        sums = (weights * written.unsqueeze(-1)).sum(dim=1)  # (R, S)
+        coverage = ranking.coverage(sums, source_mask).tolist()
+    texts = side.batch_decode(token_rows, skip_special_tokens=True)
+    hypotheses = []
+    for tokens, text, values, covered in zip(
+        token_rows, texts, log_probabilities, coverage, strict=True
+    ):
+        values = values[: len(tokens)]
+        score = sum(values) / ranking.divisor(max(len(tokens), 1)) + covered
+        hypotheses.append(Hypothesis(text, list(tokens), sum(values), score, values))
+    return hypotheses

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from family_cases import Case, Row
+from hf_seqmodels.decoding import enumerate_sequences
 
 
 def end_ids(config) -> set[int]:
@@ -59,20 +60,11 @@ def all_sequences(
     case: Case, model, row: Row, max_new_tokens: int
 ) -> Iterator[tuple[tuple[int, ...], float]]:
     """Yield every sequence that ends in an end token or has `max_new_tokens`, with its log p."""
-    open_sequences: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
-    for length in range(1, max_new_tokens + 1):
-        prefixes = torch.tensor([tokens for tokens, _ in open_sequences], dtype=torch.long)
-        prefixes = prefixes.reshape(len(open_sequences), length - 1)
-        steps = score_tokens(case, model, row, prefixes)[:, -1].double().log_softmax(dim=-1)
-        longer = []
-        for (tokens, total), step in zip(open_sequences, steps.tolist(), strict=True):
-            for token, log_probability in enumerate(step):
-                sequence = (*tokens, token), total + log_probability
-                if token in end_ids(model.config) or length == max_new_tokens:
-                    yield sequence
-                else:
-                    longer.append(sequence)
-        open_sequences = longer
+
+    def next_log_probabilities(prefixes: Tensor) -> Tensor:
+        return score_tokens(case, model, row, prefixes)[:, -1].double().log_softmax(dim=-1)
+
+    yield from enumerate_sequences(next_log_probabilities, end_ids(model.config), max_new_tokens)
 
 
 def until_end(tokens: Tensor, config) -> list[int]:
