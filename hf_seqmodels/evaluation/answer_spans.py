@@ -162,7 +162,7 @@ def _ranked(
         probability = float(np.exp(score - log_total))
         return Answer(context[start:end], start, end, float(score), probability)
 
-    answers = [answer(int(starts[i]), int(ends[i]), scores[i]) for i in order]
+    answers = [answer(int(starts[i]), int(ends[i]), float(scores[i])) for i in order.tolist()]
     if takes_none:
         none = answer(0, 0, no_answer)
         rank = sum(other.score >= none.score for other in answers)
