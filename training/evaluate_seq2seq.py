@@ -31,10 +31,11 @@ from seq2seq_model import (
     load_or_train_tokenizer,
     settle_decoding,
 )
-from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
+from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase, set_seed
 from transformers.utils.logging import disable_progress_bar
 
 import hf_seqmodels  # noqa: F401  (registers the model types)
+from hf_seqmodels.decoding import decode_minimum_risk, encode_bad_words, replace_unknown_words
 from hf_seqmodels.evaluation import EnsembleForSeq2SeqLM, Hypothesis, decode_corpus, n_best
 from hf_seqmodels.model_cards import shell_command, without_folders
 
@@ -75,6 +76,41 @@ class EvaluationArguments:
     device: str | None = field(
         default=None, metadata={"help": "Where to compute, such as cuda; default: the CPU."}
     )
+    length_normalization: str | None = field(
+        default=None,
+        metadata={
+            "choices": ["power", "gnmt"],
+            "help": "What length_penalty is the exponent of: the length (power, the default), or "
+            "(5 + length) / 6 as in Wu et al. 2016 (gnmt).",
+        },
+    )
+    coverage_penalty: float | None = field(
+        default=None,
+        metadata={"help": "Weight of the coverage penalty of Wu et al. 2016; default: none."},
+    )
+    num_beam_groups: int | None = field(
+        default=None, metadata={"help": "Groups that the beams are divided into, to differ."}
+    )
+    diversity_penalty: float | None = field(
+        default=None, metadata={"help": "What a token costs a group that comes later, in nats."}
+    )
+    avoid_words: list[str] | None = field(
+        default=None, metadata={"help": "Words that no output may contain."}
+    )
+    replace_unknown: bool = field(
+        default=False,
+        metadata={"help": "Put the source word of the highest attention for unknown tokens."},
+    )
+    minimum_risk: str | None = field(
+        default=None,
+        metadata={
+            "choices": ["chrf", "bleu", "edit"],
+            "help": "Instead of the likeliest output take the one of num_candidates samples that "
+            "is most like all of them by this measure (minimum Bayes risk).",
+        },
+    )
+    num_candidates: int = field(default=32, metadata={"help": "Samples for minimum_risk."})
+    seed: int = field(default=1, metadata={"help": "Of the samples for minimum_risk."})
 
 
 HubArguments = make_dataclass(
@@ -92,6 +128,12 @@ EvaluationDataArguments = make_dataclass(
         *("num_beams", "length_penalty", "num_return_sequences", "metrics"),
         "overwrite_output_dir",
     ),
+)
+SEARCH_OPTIONS = (
+    "length_normalization",
+    "coverage_penalty",
+    "num_beam_groups",
+    "diversity_penalty",
 )
 OPTION_CLASSES = (EvaluationArguments, HubArguments, EvaluationDataArguments)
 
@@ -127,6 +169,7 @@ def prepare(argv: Sequence[str]) -> Evaluation:
     if not names:
         raise ValueError("no model: pass --model_name_or_path with one or more checkpoints.")
     check_output_dir(args.output_dir, overwrite=options.overwrite_output_dir)
+    check_decoding(args, options)
     corpus = load_corpus(options)
     if not (corpus.validation or corpus.test):
         raise ValueError("nothing to evaluate: pass --validation_file or --test_file, or both.")
@@ -144,6 +187,31 @@ def prepare(argv: Sequence[str]) -> Evaluation:
     check_lengths(model.config, {part: row_lengths(rows) for part, rows in encoded.items()})
     settle_decoding(model, tokenizer, options, None)
     return Evaluation(list(argv), args, options, corpus, tokenizer, model)
+
+
+def check_decoding(args: EvaluationArguments, options: DataTrainingArguments) -> None:
+    """Refuse ways of decoding that exclude one another.
+
+    Args:
+        args: of the evaluation.
+        options: of the data, num_return_sequences among them.
+
+    Raises:
+        ValueError: naming the two.
+    """
+    ours = {name: getattr(args, name) for name in SEARCH_OPTIONS}
+    given = [name for name, value in ours.items() if value is not None]
+    if args.minimum_risk and (given or args.replace_unknown or options.num_return_sequences > 1):
+        other = [*given, "replace_unknown" if args.replace_unknown else "num_return_sequences"][0]
+        raise ValueError(
+            f"minimum_risk takes its candidates from samples, so {other} has no effect. Leave out "
+            "the one or the other."
+        )
+    if args.replace_unknown and options.num_return_sequences > 1:
+        raise ValueError(
+            "replace_unknown changes the best output alone, but num_return_sequences asks for "
+            f"{options.num_return_sequences}. Leave out the one or the other."
+        )
 
 
 def check_output_dir(output_dir: str | None, *, overwrite: bool) -> None:
@@ -203,7 +271,7 @@ def run_all(evaluation: Evaluation) -> dict[str, Any]:
         "model_types": [member.config.model_type for member in members_of(model)],
         "num_parameters": sum(member.num_parameters() for member in members_of(model)),
         "data": corpus.origins,
-        "decoding": {**beam_settings(evaluation.options), "max_length": settings.max_length},
+        "decoding": decoding_record(evaluation) | {"max_length": settings.max_length},
         "command": shell_command("python training/evaluate_seq2seq.py", evaluation.argv),
         "machine": run_report.machine(),
     }
@@ -217,16 +285,39 @@ def run_all(evaluation: Evaluation) -> dict[str, Any]:
     return record
 
 
-def beam_settings(options: DataTrainingArguments) -> dict[str, Any]:
+def decoding_record(evaluation: Evaluation) -> dict[str, Any]:
+    """Return how the outputs are found.
+
+    Args:
+        evaluation: the evaluation.
+
+    Returns:
+        Settings for metrics.json.
+    """
+    args = evaluation.args
+    if args.minimum_risk:
+        names = ("minimum_risk", "num_candidates", "seed", "avoid_words")
+        return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    others = {"avoid_words": args.avoid_words, "replace_unknown": args.replace_unknown or None}
+    return beam_settings(evaluation.options, args) | {
+        name: value for name, value in others.items() if value
+    }
+
+
+def beam_settings(options: DataTrainingArguments, args: EvaluationArguments) -> dict[str, Any]:
     """Return the settings of beam search; a length penalty only where there are beams.
 
     Args:
         options: settled.
+        args: of the evaluation.
 
     Returns:
         Arguments of generate().
     """
     settings: dict[str, Any] = {"num_beams": options.num_beams}
+    settings |= {
+        name: getattr(args, name) for name in SEARCH_OPTIONS if getattr(args, name) is not None
+    }
     return settings | ({"length_penalty": options.length_penalty} if options.num_beams > 1 else {})
 
 
@@ -250,18 +341,45 @@ def predict(
         "batch_size": evaluation.args.per_device_eval_batch_size,
         "max_source_length": options.max_source_length,
         "device": evaluation.args.device,
-        **beam_settings(options),
     }
+    if evaluation.args.avoid_words:
+        words = encode_bad_words(evaluation.tokenizer, evaluation.args.avoid_words)
+        already = evaluation.model.generation_config.bad_words_ids or []
+        arguments["bad_words_ids"] = [*already, *words]
     start = time.perf_counter()
-    if options.num_return_sequences > 1:
-        hypotheses = n_best(**arguments, num_return_sequences=options.num_return_sequences)
-        texts = [found[0].text for found in hypotheses]
-    else:
-        hypotheses, texts = None, decode_corpus(**arguments)
+    texts, hypotheses = decode(evaluation, arguments)
     seconds = time.perf_counter() - start
     scores, signatures = run_report.corpus_scores(options.metrics, texts, examples)
     scores["seconds"] = round(seconds, 1)
     return texts, hypotheses, scores | ({"signatures": signatures} if signatures else {})
+
+
+def decode(
+    evaluation: Evaluation, arguments: dict[str, Any]
+) -> tuple[list[str], list[list[Hypothesis]] | None]:
+    """Decode as the options say.
+
+    Args:
+        evaluation: the evaluation.
+        arguments: of every function that decodes.
+
+    Returns:
+        The texts, and the n-best lists if asked for.
+    """
+    args, options = evaluation.args, evaluation.options
+    if args.minimum_risk:
+        set_seed(args.seed)
+        choices = decode_minimum_risk(
+            **arguments, utility=args.minimum_risk, num_candidates=args.num_candidates
+        )
+        return [choice.text for choice in choices], None
+    arguments = arguments | beam_settings(options, args)
+    if args.replace_unknown:
+        return replace_unknown_words(**arguments), None
+    if options.num_return_sequences > 1:
+        lists = n_best(**arguments, num_return_sequences=options.num_return_sequences)
+        return [found[0].text for found in lists], lists
+    return decode_corpus(**arguments), None
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:

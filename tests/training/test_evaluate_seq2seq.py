@@ -7,9 +7,10 @@ import pytest
 import torch
 from evaluate_seq2seq import main, prepare
 from run_seq2seq import main as train
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, set_seed
 
 from hf_seqmodels.data import train_tokenizer
+from hf_seqmodels.decoding import decode_minimum_risk, encode_bad_words, replace_unknown_words
 from hf_seqmodels.evaluation import EnsembleForSeq2SeqLM, decode_corpus, n_best
 
 
@@ -85,6 +86,64 @@ def test_several_models_are_an_ensemble(folders, pair_files, tmp_path):
     assert record["decoding"] == {"num_beams": 4, "length_penalty": 1.0, "max_length": 7}
     assert record["num_parameters"] == 2 * model.members[0].num_parameters()
     assert 0 <= record["test"]["exact_match"] <= 100
+
+
+def test_outputs_are_those_of_the_search_that_was_asked_for(folders, pair_files, tmp_path):
+    model = AutoModelForSeq2SeqLM.from_pretrained(folders[0])
+    tokenizer = AutoTokenizer.from_pretrained(folders[0])
+
+    def predictions(name, *words):
+        argv = [
+            *("--model_name_or_path", folders[0], "--output_dir", str(tmp_path / name)),
+            *("--test_file", pair_files["test"], "--max_target_length", "6", *words),
+        ]
+        record = main(argv)
+        rows = read_predictions(tmp_path / name)
+        return (
+            record["decoding"],
+            [row["source"] for row in rows],
+            [row["prediction"] for row in rows],
+        )
+
+    settings = {"coverage_penalty": 0.2, "length_normalization": "gnmt", "num_beam_groups": 2}
+    settings |= {"diversity_penalty": 0.5, "num_beams": 4, "length_penalty": 0.5}
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    decoding, sources, texts = predictions("beams", *words, "--replace_unknown")
+    assert decoding == settings | {"max_length": 7, "replace_unknown": True}
+    quiet = {"max_new_tokens": 6, "progress": False}
+    assert texts == replace_unknown_words(model, tokenizer, sources, **settings, **quiet)
+    letter = max("".join(texts), key="".join(texts).count)
+    decoding, _, texts = predictions(
+        "risk", "--minimum_risk", "edit", "--num_candidates", "4", "--avoid_words", letter
+    )
+    assert decoding["minimum_risk"] == "edit" and decoding["num_candidates"] == 4
+    set_seed(1)
+    choices = decode_minimum_risk(
+        model,
+        tokenizer,
+        sources,
+        utility="edit",
+        num_candidates=4,
+        batch_size=64,
+        bad_words_ids=encode_bad_words(tokenizer, [letter]),
+        **quiet,
+    )
+    assert texts == [choice.text for choice in choices]
+    assert letter not in "".join(texts)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--minimum_risk", "chrf", "--coverage_penalty", "0.2"], "so coverage_penalty has no"),
+        (["--minimum_risk", "chrf", "--replace_unknown"], "so replace_unknown has no effect"),
+        (["--replace_unknown", "--num_return_sequences", "2"], "changes the best output alone"),
+    ],
+)
+def test_searches_that_exclude_one_another_are_refused(folders, tmp_path, words, message):
+    argv = ["--model_name_or_path", folders[0], "--output_dir", str(tmp_path / "out")]
+    with pytest.raises(ValueError, match=message):
+        prepare([*argv, "--test_file", "missing.tsv", *words])
 
 
 def test_options_that_cannot_work_are_refused(folders, pair_files, tmp_path):
