@@ -3,7 +3,7 @@
 import json
 import logging
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,9 @@ class SeedRuns:
         Returns:
             Words after the script's name.
         """
-        return [*self.argv, "--seeds", str(seed), "--output_dir", str(self.folder(seed))]
+        own = {"seeds": str(seed), "output_dir": str(self.folder(seed))}
+        words = without_options(self.argv, own)
+        return words + [word for name in own for word in (f"--{name}", own[name])]
 
     def folder(self, seed: int) -> Path:
         """Return the output folder of one run.
@@ -115,6 +117,25 @@ class SeedRuns:
         if self.args.should_save:
             run_report.write_json(Path(self.args.output_dir) / run_folder.FINISHED_FILE, summary)
         return summary
+
+
+def without_options(argv: Sequence[str], names: Collection[str]) -> list[str]:
+    """Leave options with their values out of a command line.
+
+    Args:
+        argv: the words after the script's name.
+        names: of the options.
+
+    Returns:
+        The other words.
+    """
+    kept, is_left_out = [], False
+    for word in argv:
+        if word.startswith("--"):
+            is_left_out = word[2:].split("=")[0] in names
+        if not is_left_out:
+            kept.append(word)
+    return kept
 
 
 def summarize(records: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:

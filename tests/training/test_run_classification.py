@@ -219,6 +219,9 @@ def test_several_seeds_are_runs_of_their_own(files, tmp_path):
     assert losses["values"][1] == alone["test"]["loss"]
     assert losses["mean"] == pytest.approx(np.mean(losses["values"]))
     assert losses["spread"] == pytest.approx(np.std(losses["values"], ddof=1))
+    record = json.loads((folder / "seed_6" / "metrics.json").read_text(encoding="utf-8"))
+    assert record["command"].endswith("--seeds 6 --output_dir seed_6")
+    assert record["command"].count("--seeds") == 1
     finished = (folder / "seed_5" / "model.safetensors").stat().st_mtime_ns
     assert main(ClassificationTask, argv) == summary  # nothing is run again
     assert (folder / "seed_5" / "model.safetensors").stat().st_mtime_ns == finished
