@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import datasets
 from run_trainer import RunTrainerMixin
 from torch.utils.data import DataLoader, SequentialSampler
 from torch.utils.data.sampler import BatchSampler
@@ -32,9 +33,11 @@ class BatchSamplerMixin(RunTrainerMixin):
         """Return the training batches of this process."""
         if self.train_batch_sampler is None:
             return super().get_train_dataloader()
-        args = self.args
+        args, rows = self.args, self.train_dataset
+        if isinstance(rows, datasets.Dataset):
+            rows = self._remove_unused_columns(rows, description="training")
         dataloader = DataLoader(
-            self._remove_unused_columns(self.train_dataset, description="training"),
+            rows,
             batch_sampler=self.train_batch_sampler,
             collate_fn=self.data_collator,
             num_workers=args.dataloader_num_workers,

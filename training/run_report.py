@@ -24,6 +24,7 @@ NOT_IN_CARD = (
     *("output_dir", "overwrite_output_dir", "resume_from_checkpoint"),
     *("token", "hub_token", "cache_dir"),
 )
+METRIC_VARIANTS = {"bleu_lowercase": ("bleu", {"lowercase": True})}  # name: metric, its options
 NUM_EXAMPLES = 3  # on the card
 LONGEST_DRAWN_SOURCE = 40  # characters; longer alignments are unreadable
 
@@ -45,8 +46,12 @@ def corpus_scores(
     references = [example.references for example in examples]
     scores, signatures = {}, {}
     for name in names:
-        result = load_metric(name).compute(predictions=predictions, references=references)
-        scores |= {key: float(result[key]) for key in (name, "item_error_rate") if key in result}
+        metric, settings = METRIC_VARIANTS.get(name, (name, {}))
+        result = load_metric(metric).compute(
+            predictions=predictions, references=references, **settings
+        )
+        scores |= {name: float(result[metric])}
+        scores |= {key: float(result[key]) for key in ("item_error_rate",) if key in result}
         if "signature" in result:
             signatures[name] = result["signature"]
     return scores, signatures

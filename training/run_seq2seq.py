@@ -12,11 +12,12 @@ options.
 """
 
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import datasets
 import numpy as np
@@ -35,7 +36,15 @@ from seq2seq_arguments import (
     Seq2SeqScriptArguments,
     settle_arguments,
 )
-from seq2seq_data import Corpus, Example, by_length, encode_corpus, load_corpus, row_lengths
+from seq2seq_data import (
+    Corpus,
+    Example,
+    by_length,
+    encode_corpus,
+    load_corpus,
+    resample_corpus,
+    row_lengths,
+)
 from seq2seq_model import (
     check_lengths,
     load_or_make_model,
@@ -51,8 +60,10 @@ from transformers import (
     PreTrainedTokenizerBase,
     set_seed,
 )
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 import hf_seqmodels  # noqa: F401  (registers the model types)
+from hf_seqmodels.checkpoint_averaging import average_checkpoints, choose_checkpoints
 from hf_seqmodels.data import LengthGroupedBatchSampler, Seq2SeqCollator, TokenBudgetBatchSampler
 from hf_seqmodels.evaluation import decode_corpus, n_best
 
@@ -110,8 +121,11 @@ def prepare(argv: Sequence[str]) -> Run:
     check_lengths(model.config, lengths)
     settle_decoding(model, tokenizer, options, lengths.get("train"))
     sampler = train_batches(lengths["train"], args, options) if args.do_train else None
+    rows = dict(encoded)
+    if args.do_train and options.bpe_dropout:
+        rows["train"] = resample_corpus(corpus.train, tokenizer, options)
     trainer = make_trainer(
-        model, tokenizer, args, options, encoded, sampler=sampler, resumes=checkpoint is not None
+        model, tokenizer, args, options, rows, sampler=sampler, resumes=checkpoint is not None
     )
     return Run(list(argv), given, options, args, corpus, encoded, tokenizer, trainer, checkpoint)
 
@@ -121,7 +135,7 @@ def make_trainer(
     tokenizer: PreTrainedTokenizerBase,
     args: Seq2SeqScriptArguments,
     options: DataTrainingArguments,
-    encoded: dict[str, datasets.Dataset],
+    encoded: dict[str, Any],
     *,
     sampler: LengthGroupedBatchSampler | TokenBudgetBatchSampler | None,
     resumes: bool,
@@ -230,7 +244,35 @@ def train(run: Run) -> dict[str, Any]:
     """
     if run.args.predict_with_generate and run.corpus.validation:
         run.trainer.compute_metrics = scorer(run)
-    return {"rows": len(run.corpus.train), **run.trainer.train_from(run.checkpoint)}
+    figures = {"rows": len(run.corpus.train), **run.trainer.train_from(run.checkpoint)}
+    averaged = average(run)
+    return figures | ({"averaged_steps": averaged} if averaged else {})
+
+
+def average(run: Run) -> list[int]:
+    """Give the model the mean of the checkpoints that the options name.
+
+    Args:
+        run: the run, trained.
+
+    Returns:
+        Steps of these checkpoints; none without such an option.
+    """
+    options, folder = run.options, Path(run.args.output_dir)
+    choice: Literal["last", "best"] = "best" if options.average_best else "last"
+    wanted = options.average_best or options.average_last
+    if not wanted:
+        return []
+    run.trainer.accelerator.wait_for_everyone()
+    count = min(wanted, len(list(folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"))))
+    metric = f"eval_{str(run.args.metric_for_best_model).removeprefix('eval_')}"
+    chosen = choose_checkpoints(
+        folder, choice, count, metric=metric, greater_is_better=run.args.greater_is_better
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        mean = average_checkpoints(chosen, Path(scratch, "mean"))
+        run.trainer._load_from_checkpoint(str(mean))
+    return [int(path.name.rpartition("-")[2]) for path in chosen]
 
 
 def scorer(run: Run) -> Callable[[EvalPrediction], dict[str, float]]:

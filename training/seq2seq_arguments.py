@@ -10,7 +10,7 @@ from transformers import Seq2SeqTrainingArguments
 logger = logging.getLogger("run_seq2seq")
 
 TOKENIZER_MODELS = ["char", "symbol", "word", "bpe", "wordpiece", "unigram"]
-METRICS = ["exact_match", "error_rate", "wer", "cer", "per", "bleu", "chrf"]
+METRICS = ["exact_match", "error_rate", "wer", "cer", "per", "bleu", "bleu_lowercase", "chrf"]
 LOWER_IS_BETTER = ("loss", "item_error_rate", "error_rate", "wer", "cer", "per")
 
 
@@ -107,6 +107,21 @@ class DataTrainingArguments:
         default=False,
         metadata={"help": "One tokenizer for both sides, trained on source and target together."},
     )
+    split_punctuation: bool = field(
+        default=False,
+        metadata={
+            "help": "bpe and unigram tokenizers keep punctuation apart from words, as translation "
+            "wants it."
+        },
+    )
+    bpe_dropout: float = field(
+        default=0.0,
+        metadata={
+            "help": "Rate at which merges are left out when training pairs are cut into sub-words, "
+            "anew at every reading (Provilkov et al. 2020); for bpe tokenizers. Evaluation goes "
+            "without. The draws cannot be seeded, so runs differ."
+        },
+    )
     source_prefix: str = field(
         default="", metadata={"help": "Text put before every source, e.g. for T5 models."}
     )
@@ -126,8 +141,20 @@ class DataTrainingArguments:
         default=None,
         metadata={
             "help": "Fill training batches to this many padded tokens of source plus target "
-            "instead of a fixed number of rows (per_device_train_batch_size then caps the rows)."
+            "instead of a fixed number of rows (per_device_train_batch_size then caps the rows). "
+            "With bpe_dropout, tokens are counted as they are without it."
         },
+    )
+    average_last: int | None = field(
+        default=None,
+        metadata={
+            "help": "Take the mean of the last so many checkpoints for the result instead of the "
+            "best one."
+        },
+    )
+    average_best: int | None = field(
+        default=None,
+        metadata={"help": "Take the mean of the best so many checkpoints instead."},
     )
     num_beams: int | None = field(
         default=None,
@@ -226,6 +253,7 @@ def settle_arguments(
             )
         logger.info("No validation data: the model of the last step is kept.")
         args.eval_strategy, args.load_best_model_at_end = type(args.eval_strategy)("no"), False
+    _settle_averaging(args, options, given)
     args.metric_for_best_model = best_metric(args, options, given)
     if given.get("greater_is_better") is None:
         args.greater_is_better = (
@@ -234,6 +262,32 @@ def settle_arguments(
     options.num_beams = options.num_beams or args.generation_num_beams
     args.generation_num_beams = args.generation_num_beams or 1  # while training
     args.dataloader_pin_memory = args.dataloader_pin_memory and args.device.type != "cpu"
+
+
+def _settle_averaging(
+    args: Seq2SeqScriptArguments, options: DataTrainingArguments, given: dict[str, Any]
+) -> None:
+    """Keep the checkpoints that an average needs, and refuse one that the run will not have."""
+    counts = {name: getattr(options, name) for name in ("average_last", "average_best")}
+    wanted = {name: count for name, count in counts.items() if count is not None}
+    if len(wanted) > 1:
+        raise ValueError("average_last and average_best exclude each other. Pass one of them.")
+    for name, count in wanted.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}.")
+        if args.save_strategy == "no":
+            raise ValueError(f"{name} needs checkpoints, got save_strategy='no'. Pass 'epoch'.")
+        if name == "average_best" and args.eval_strategy == "no":
+            raise ValueError("average_best needs evaluations while training. Pass average_last.")
+        needed = None if name == "average_best" else count + 1  # those, and the best one
+        limit = given.get("save_total_limit")
+        if limit is None:
+            args.save_total_limit = needed
+        elif needed is None or limit < needed:
+            raise ValueError(
+                f"{name}={count} needs {'all' if needed is None else needed} checkpoints to be "
+                f"kept, got save_total_limit={limit}. Leave save_total_limit out."
+            )
 
 
 def best_metric(

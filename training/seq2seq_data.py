@@ -13,7 +13,7 @@ from script_data import data_files, load_named_dataset
 from seq2seq_arguments import DataTrainingArguments
 from transformers import PreTrainedTokenizerBase
 
-from hf_seqmodels.data import read_pairs
+from hf_seqmodels.data import ResampledPairs, read_pairs, with_bpe_dropout
 
 logger = logging.getLogger("run_seq2seq")
 
@@ -317,6 +317,28 @@ def encode_corpus(
         for part, examples in parts.items()
         if examples
     }
+
+
+def resample_corpus(
+    examples: Sequence[Example], tokenizer: PreTrainedTokenizerBase, options: DataTrainingArguments
+) -> ResampledPairs:
+    """Turn training pairs into rows that are cut into sub-words anew at every reading.
+
+    Args:
+        examples: rows with one reference each.
+        tokenizer: of both sides; stays without dropout itself.
+        options: give bpe_dropout, the length limits and the prefix of the sources.
+
+    Returns:
+        The rows.
+    """
+    return ResampledPairs(
+        [options.source_prefix + example.source for example in examples],
+        [example.references[0] for example in examples],
+        with_bpe_dropout(tokenizer, options.bpe_dropout),
+        max_source_length=options.max_source_length,
+        max_target_length=options.max_target_length,
+    )
 
 
 def by_length(examples: Sequence[Example]) -> list[Example]:

@@ -26,7 +26,7 @@ from hf_seqmodels.data import Seq2SeqTokenizer, train_tokenizer
 TOKENIZER_TRAINING = (
     *("source_tokenizer_model", "target_tokenizer_model", "source_vocab_size"),
     *("target_vocab_size", "source_extra_tokens", "tokenizer_min_frequency"),
-    *("lowercase_source", "shared_tokenizer"),
+    *("lowercase_source", "shared_tokenizer", "split_punctuation"),
 )
 
 
@@ -78,7 +78,10 @@ def _train_tokenizers(options: DataTrainingArguments, corpus: Corpus) -> PreTrai
     source_model = options.source_tokenizer_model or "char"
     target_model = options.target_tokenizer_model or source_model
     extra_tokens = list(dict.fromkeys([*(options.source_extra_tokens or ()), *corpus.tags]))
-    common = {"min_frequency": options.tokenizer_min_frequency}
+    common = {
+        "min_frequency": options.tokenizer_min_frequency,
+        "split_punctuation": options.split_punctuation,
+    }
     if options.shared_tokenizer:
         _refuse_two_descriptions(options)
         return train_tokenizer(

@@ -27,6 +27,7 @@ MEANINGS = {
     "wer": "wrong words per 100 of the reference (lower is better)",
     "per": "wrong phones per 100 of the reference (lower is better)",
     "bleu": "BLEU as sacreBLEU computes it, 0 to 100 (higher is better)",
+    "bleu_lowercase": "the same of texts in lower case, 0 to 100 (higher is better)",
     "chrf": "chrF as sacreBLEU computes it, 0 to 100 (higher is better)",
     "accuracy": "right answers, in % (higher is better)",
     "macro_f1": "F1 of each class, averaged, in % (higher is better)",

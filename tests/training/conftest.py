@@ -37,6 +37,9 @@ def pair_files(tmp_path_factory):
 
 TINY_MODELS = {
     "seqmodels_rnn_seq2seq": ["embedding_size=8,hidden_size=12,hidden_dropout=0.3"],
+    "seqmodels_transformer_seq2seq": [
+        "hidden_size=12,num_encoder_layers=1,num_decoder_layers=1,num_attention_heads=3"
+    ],
     "bart": [
         "d_model=12,encoder_layers=1,decoder_layers=1,encoder_attention_heads=3",
         "decoder_attention_heads=3,encoder_ffn_dim=8,decoder_ffn_dim=8,max_position_embeddings=32",
