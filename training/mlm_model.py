@@ -5,7 +5,7 @@ from typing import Any
 
 import torch.nn.functional as F
 from batch_trainer import BatchSamplerMixin
-from finetune_model import longest_input, reads_token_types
+from finetune_model import reads_token_types
 from mlm_arguments import DataTrainingArguments
 from script_models import ModelArguments, check_vocabulary, load_pretrained, make_config
 from torch import Tensor
@@ -16,6 +16,8 @@ from transformers import (
     PreTrainedTokenizerBase,
     Trainer,
 )
+
+from hf_seqmodels.evaluation.model_inputs import longest_input
 
 DEFAULT_MAX_LENGTH = 128
 USUAL_POSITIONS = 512  # of a fresh model
