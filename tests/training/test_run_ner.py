@@ -116,6 +116,7 @@ def test_predictions_are_those_of_the_pipeline(finished):
         assert [(one["entity_group"], one["start"], one["end"]) for one in found] == expected
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_as_if_it_had_not_been(files, tmp_path):
     more = ["--save_strategy", "steps", "--eval_strategy", "steps", "--max_steps", "5"]
     more += ["--save_steps", "2", "--eval_steps", "2"]

@@ -138,6 +138,7 @@ def test_figures_are_those_of_the_predictions(finished):
         assert record["test"]["best_f1"] >= record["test"]["f1"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_as_if_it_had_not_been(files, tmp_path):
     more = ["--save_strategy", "steps", "--eval_strategy", "steps", "--max_steps", "5"]
     more += ["--save_steps", "2", "--eval_steps", "2", "--version_2_with_negative"]
