@@ -211,10 +211,8 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
                 attention_mask, num_read=0, num_new=length, device=inputs_embeds.device
             )
         if tokens is not None:
-            inputs_embeds, position_ids = (
-                tokens.flatten(inputs_embeds),
-                tokens.flatten(position_ids),
-            )
+            inputs_embeds = tokens.flatten(inputs_embeds)  # (1, N, D)
+            position_ids = tokens.flatten(position_ids)
             token_type_ids = None if token_type_ids is None else tokens.flatten(token_type_ids)
         hidden_states = self._add_embeddings(inputs_embeds, token_type_ids, position_ids)
         waves = self._make_waves(position_ids, hidden_states)
@@ -278,9 +276,8 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
             hidden_states = hidden_states * self.embedding_scale
         if self.token_types is not None:
             if token_type_ids is None:
-                hidden_states = hidden_states + self.token_types.weight[0]
-            else:
-                hidden_states = hidden_states + self.token_types(token_type_ids)
+                token_type_ids = torch.zeros_like(position_ids)
+            hidden_states = hidden_states + self.token_types(token_type_ids)
         if self.positions is not None:
             hidden_states = hidden_states + self.positions(position_ids).to(hidden_states.dtype)
         if self.embedding_norm is not None:
@@ -288,12 +285,12 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
         return self.dropout(hidden_states)  # (B, T, D)
 
     def _find_tokens(self, inputs_embeds, attention_mask, position_ids, asked) -> RealTokens | None:
-        """Return where the tokens stand if padding is to be left out, else None."""
-        implementation = self.config._attn_implementation
-        is_dense = implementation in GROUPED_IMPLEMENTATIONS
+        """Return where the tokens stand if sequences are to be computed on one behind the other,
+        else None. A flash kernel can tell the documents of a row apart in no other way."""
+        implementation, wish = self.config._attn_implementation, self.config.padding_free
+        is_dense = implementation in GROUPED_IMPLEMENTATIONS and wish != "off"
         can_leave_out = (
-            self.config.padding_free != "off"
-            and (is_dense or is_flash(implementation))
+            (is_dense or is_flash(implementation))
             and (attention_mask is None or is_padding_mask(attention_mask))
             and not (torch.compiler.is_compiling() or torch.jit.is_tracing())
         )
@@ -306,9 +303,9 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
             return None
         shape = inputs_embeds.shape[:2]
         tokens = find_real_tokens(attention_mask, position_ids, shape=shape)
-        if tokens is not None and self.config.padding_free == "auto" and not tokens.is_worthwhile():
-            return None
-        return tokens
+        if tokens is None or tokens.places is None:
+            return tokens
+        return tokens if wish == "on" or (wish == "auto" and tokens.is_worthwhile()) else None
 
     def _make_separate_masks(self, tokens: RealTokens, inputs_embeds: Tensor):
         """Return {is it a local layer: masks} for sequences that stand one behind the other, and

@@ -323,7 +323,9 @@ def attend_by_bounds(module, query, key, value, mask, scaling, cu_seq_lens_q, **
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_flash_kernel_gets_the_bounds_of_sequences(monkeypatch, packed):
     monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, "flash_of_the_test", attend_by_bounds)
-    model = make_model(sliding_window=2, global_attention_every=2)
+    model = make_model(
+        sliding_window=2, global_attention_every=2, padding_free="off" if packed else "auto"
+    )
     batch = {"position_ids": torch.tensor([[0, 1, 2, 0, 0, 1, 2]])}
     if not packed:
         batch = {"attention_mask": KEEP}
