@@ -1,6 +1,7 @@
 """python -m hf_seqmodels.conversion FOLDER CONVERTED: write a checkpoint as that of another family.
 
-Which, its config.json says: BERT becomes a TextEncoder, GPT-2 a DecoderLM, and the other way round.
+Which, its config.json says: BERT becomes a TextEncoder, GPT-2 a DecoderLM, Marian a
+TransformerSeq2Seq, and the other way round.
 """
 
 import argparse
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     logging.disable_progress_bar()
     try:
         converted = convert_checkpoint(options.checkpoint, options.folder)
-    except (ValueError, OSError, RuntimeError, StrictDataclassError) as error:
+    except (ValueError, OSError, RuntimeError, ImportError, StrictDataclassError) as error:
         sys.exit(f"hf_seqmodels.conversion: error: {error}")
     print(f"Wrote {type(converted).__name__} to {options.folder}.")
 

@@ -18,8 +18,10 @@ import hf_seqmodels
 CONVERTERS = {
     "bert": ("bert", "text_encoder_from_bert"),
     "gpt2": ("gpt2", "decoder_lm_from_gpt2"),
+    "marian": ("marian", "transformer_seq2seq_from_marian"),
     "seqmodels_decoder_lm": ("gpt2", "gpt2_from_decoder_lm"),
     "seqmodels_text_encoder": ("bert", "bert_from_text_encoder"),
+    "seqmodels_transformer_seq2seq": ("marian", "marian_from_transformer_seq2seq"),
 }
 TOKENIZER_FILES = ("tokenizer_config.json", "tokenizer.json", "vocab.txt")
 MODULES_FILE = "modules.json"
@@ -48,6 +50,7 @@ def convert_checkpoint(folder: str | PathLike, converted_folder: str | PathLike)
     Raises:
         ValueError: if the folder holds nothing that can be converted, an option has no equal,
             weights are missing or left over, or the new folder is not empty.
+        ImportError: if the tokenizer needs a package that is not installed.
     """
     source, target = Path(folder), Path(converted_folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -58,10 +61,12 @@ def convert_checkpoint(folder: str | PathLike, converted_folder: str | PathLike)
     settings = _read_settings(source)
     module, function = CONVERTERS[settings["model_type"]]
     convert = getattr(import_module(f"hf_seqmodels.conversion.{module}"), function)
+    has_tokenizer = any((source / name).is_file() for name in TOKENIZER_FILES)
+    tokenizer = AutoTokenizer.from_pretrained(source) if has_tokenizer else None
     converted = convert(_load_whole(source, settings))
     converted.save_pretrained(target)
-    if any((source / name).is_file() for name in TOKENIZER_FILES):
-        AutoTokenizer.from_pretrained(source).save_pretrained(target)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(target)
     _copy_sentence_transformers(source, target)
     return converted
 

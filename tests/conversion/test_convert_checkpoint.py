@@ -9,6 +9,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForNextSentencePrediction,
+    AutoModelForSeq2SeqLM,
     AutoTokenizer,
     BertConfig,
     BertForPreTraining,
@@ -16,9 +17,16 @@ from transformers import (
     BertTokenizer,
     GPT2Config,
     GPT2LMHeadModel,
+    MarianConfig,
+    MarianMTModel,
 )
 
-from hf_seqmodels import DecoderLMForCausalLM, TextEncoderForPreTraining, TextEncoderModel
+from hf_seqmodels import (
+    DecoderLMForCausalLM,
+    TextEncoderForPreTraining,
+    TextEncoderModel,
+    TransformerSeq2SeqForConditionalGeneration,
+)
 from hf_seqmodels.conversion import convert_checkpoint
 from hf_seqmodels.conversion.__main__ import main
 
@@ -87,6 +95,28 @@ def test_a_gpt2_folder_becomes_a_decoder_lm_folder_and_back(tmp_path):
     assert isinstance(models[1], DecoderLMForCausalLM) and isinstance(models[2], GPT2LMHeadModel)
     ids = torch.tensor([[3, 7, 1, 28]])
     expected, *others = (model(ids).logits for model in models)
+    for logits in others:
+        torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_marian_folder_becomes_a_transformer_seq2seq_folder_and_back(tmp_path):
+    sizes = {"vocab_size": 19, "d_model": 12, "max_position_embeddings": 11, "encoder_layers": 1}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "decoder_layers": 1}
+    ids = {"pad_token_id": 18, "decoder_start_token_id": 18, "eos_token_id": 0}
+    forced = {"forced_eos_token_id": 0, "activation_function": "swish"}
+    config = MarianConfig(**sizes, **heads, **ids, **forced, encoder_ffn_dim=8, decoder_ffn_dim=8)
+    MarianMTModel(config).save_pretrained(tmp_path / "marian")
+    convert_checkpoint(tmp_path / "marian", tmp_path / "ours")
+    convert_checkpoint(tmp_path / "ours", tmp_path / "again")
+    names = ("marian", "ours", "again")
+    models = [AutoModelForSeq2SeqLM.from_pretrained(tmp_path / name) for name in names]
+    kinds = [TransformerSeq2SeqForConditionalGeneration, MarianMTModel]
+    assert [type(model) for model in models[1:]] == kinds
+    batch = {
+        "input_ids": torch.tensor([[3, 7, 1, 0]]),
+        "decoder_input_ids": torch.tensor([[18, 5]]),
+    }
+    expected, *others = (model(**batch).logits for model in models)
     for logits in others:
         torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-6)
 
