@@ -135,6 +135,7 @@ def test_packed_rows_hold_all_text_once_and_look_like_texts(text_files):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["group_by_length", "packed", "streaming"])
 def test_an_interrupted_run_goes_on_as_if_nothing_had_been(kind, text_files, tmp_path):
     more = [*SMALL_TOKENIZER, "--save_strategy", "steps", "--save_steps", "2", "--num_samples", "0"]
