@@ -20,7 +20,7 @@ def distance(one, other):
 
 
 def test_expected_utility_is_the_weighted_sum():
-    candidates, weights = ["abc", "abd", "x", "abc", "xbd"], [1.0, 2.0, 4.0, 0.5, 0.0]
+    candidates, weights = ["abc", "abk", "x", "abc", "xbk"], [1.0, 2.0, 4.0, 0.5, 0.0]
     choice = minimum_bayes_risk(candidates, weights=weights, utility="edit")
     for text, found in zip(choice.candidates, choice.expected_utilities, strict=True):
         expected = sum(
@@ -30,7 +30,7 @@ def test_expected_utility_is_the_weighted_sum():
         assert found == pytest.approx(expected)
     assert choice.expected_utilities == sorted(choice.expected_utilities, reverse=True)
     assert dict(zip(choice.candidates, choice.weights, strict=True)) == pytest.approx(
-        {"abc": 0.2, "abd": 2 / 7.5, "x": 4 / 7.5, "xbd": 0.0}
+        {"abc": 0.2, "abk": 2 / 7.5, "x": 4 / 7.5, "xbk": 0.0}
     )
 
 
