@@ -183,6 +183,8 @@ class TransformerSeq2SeqSide(TransformerSeq2SeqPreTrainedModel):
         self.norm = make_norm(config) if config.norm_position == "pre" else None
         self.gradient_checkpointing = False
         self.post_init()
+        for plan in ("_tp_plan", "_fsdp_plan"):
+            setattr(self, plan, {})  # those of the config name modules of the whole model
 
     def look_up(
         self, prefix: str, input_ids: Tensor | None, inputs_embeds: Tensor | None
