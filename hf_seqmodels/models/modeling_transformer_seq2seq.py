@@ -183,8 +183,9 @@ class TransformerSeq2SeqSide(TransformerSeq2SeqPreTrainedModel):
         self.norm = make_norm(config) if config.norm_position == "pre" else None
         self.gradient_checkpointing = False
         self.post_init()
-        for plan in ("_tp_plan", "_fsdp_plan"):
-            setattr(self, plan, {})  # those of the config name modules of the whole model
+        # the plans of the config name modules of the whole model; transformers adds the table here
+        self._tp_plan = {k: how for k, how in self._tp_plan.items() if k == "embed_tokens"}
+        self._fsdp_plan = {}
 
     def look_up(
         self, prefix: str, input_ids: Tensor | None, inputs_embeds: Tensor | None

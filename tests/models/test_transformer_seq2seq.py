@@ -318,7 +318,8 @@ def test_plans_name_modules_that_exist():
         }
         config = model.config
         assert set(config.base_model_tp_plan) <= names
-        assert set(model.tp_plan) == set(config.base_model_tp_plan)
+        tables = {"encoder.embed_tokens", "decoder.embed_tokens"}  # which transformers may add
+        assert set(model.tp_plan) - tables == set(config.base_model_tp_plan)
         assert set(config.base_model_fsdp_plan) <= names
         has_self_attention = "decoder.layers.*.self_attn.q_proj" in config.base_model_tp_plan
         assert has_self_attention == (config.position_embedding != "alibi")
