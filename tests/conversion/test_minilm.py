@@ -23,7 +23,7 @@ SENTENCES = [
     "A man is playing a guitar on the stage of a small club, and people dance.",
     "Somebody makes music.",
     "The stock market fell sharply on Monday.",
-    "Ein Satz, den dieses Modell kaum kennt: Grüße aus Köln!",
+    "Übermorgen gibt es schöne Grüße aus Köln!",
     "Rain.",
     "",
 ]
