@@ -1,4 +1,5 @@
 # pyright: basic
+# pyright: reportArgumentType=false, reportOptionalMemberAccess=false
 """Transformer text encoder: a stack of blocks in which every token sees all, with heads of BERT.
 
 Shapes: B batch, T length, D hidden_size, H heads, P head width, V vocabulary, C classes.
@@ -80,7 +81,8 @@ def make_block(config: TextEncoderConfig, layer_idx: int) -> PreNormBlock:
     """Return block number `layer_idx` of the stack, as the config describes it."""
     window = None
     if config.is_local(layer_idx):
-        window = config.sliding_window + 1  # kernels of transformers' table count the token itself
+        # kernels of transformers' table count the token itself
+        window = (config.sliding_window or 0) + 1
     return BLOCKS[config.norm_position](
         self_attn=SelfAttention(
             config,
@@ -289,10 +291,11 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
         else None. A flash kernel can tell the documents of a row apart in no other way."""
         implementation, wish = self.config._attn_implementation, self.config.padding_free
         is_dense = implementation in GROUPED_IMPLEMENTATIONS and wish != "off"
+        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
         can_leave_out = (
             (is_dense or is_flash(implementation))
             and (attention_mask is None or is_padding_mask(attention_mask))
-            and not (torch.compiler.is_compiling() or torch.jit.is_tracing())
+            and not is_traced
         )
         for name in ("output_attentions", "output_hidden_states"):
             wanted = asked.get(name, getattr(self.config, name))
