@@ -20,7 +20,7 @@ COMMANDS = ("chat", "download", "env", "serve", "version")
 USAGE = f"python -m hf_seqmodels SCRIPT.py [ARGUMENTS], or one of {', '.join(COMMANDS)}"
 
 
-def name_classes_in_transformers():
+def name_classes_in_transformers() -> None:
     """Let this process find the model classes of the package as attributes of transformers.
 
     `transformers serve` loads a checkpoint by `getattr(transformers, config.architectures[0])`,
@@ -33,7 +33,7 @@ def name_classes_in_transformers():
                 setattr(transformers, model_class.__name__, model_class)
 
 
-def main(arguments: Sequence[str]):
+def main(arguments: Sequence[str]) -> None:
     """Run what the command line names.
 
     Args:

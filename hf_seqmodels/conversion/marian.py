@@ -147,7 +147,7 @@ def marian_config_from_transformer_seq2seq(config: TransformerSeq2SeqConfig) -> 
         decoder_vocab_size=config.target_vocab_size,
         share_encoder_decoder_embeddings=config.share_embeddings and config.tie_word_embeddings,
         decoder_attention_heads=heads,
-        decoder_ffn_dim=config.intermediate_size,
+        decoder_ffn_dim=config.intermediate_size or 4 * config.hidden_size,
         activation_function=activations[config.hidden_act],
         forced_eos_token_id=None,
         **{theirs: getattr(config, ours) for theirs, ours in MARIAN_FIELDS.items()},
@@ -168,7 +168,7 @@ def transformer_seq2seq_state_from_marian(state: Mapping[str, Tensor]) -> dict[s
         ValueError: if a weight has no counterpart.
     """
     beside = (BIAS, SHARED, *POSITIONS)
-    weights = {name: weight for name, weight in state.items() if name not in beside}
+    weights: dict[str, Any] = {k: weight for k, weight in state.items() if k not in beside}
     for table in (*TABLES, "lm_head.weight"):  # a checkpoint holds a shared table once
         weights.setdefault(table, state.get(SHARED, weights.get(TABLES[1])))
     ours = rename_weights(weights, MODULES)
@@ -199,7 +199,7 @@ def marian_state_from_transformer_seq2seq(
     Raises:
         ValueError: if a weight has no counterpart.
     """
-    weights = dict(state)
+    weights: dict[str, Any] = dict(state)
     weights.setdefault(TABLES[1], weights[TABLES[0]])
     head = weights.setdefault("lm_head.weight", weights[TABLES[1]])
     bias = weights.pop("lm_head.bias", head.new_zeros(head.shape[0]))
@@ -216,7 +216,7 @@ def marian_state_from_transformer_seq2seq(
     waves = SinusoidalPositions(num_positions, head.shape[1])(torch.arange(num_positions)[None])[0]
     table = waves[:, places].to(head.dtype).to(head.device)
     extra = {SHARED: theirs[TABLES[0]]} if shared else {}
-    return theirs | {BIAS: bias[None].clone()} | dict.fromkeys(POSITIONS, table) | extra
+    return theirs | {BIAS: bias[None].clone()} | {name: table for name in POSITIONS} | extra
 
 
 def _halves(width: int) -> Tensor:

@@ -182,7 +182,7 @@ def _add_context_columns(
         example, num_tokens = owner, len(offsets)
         columns["first_token"].append(first_token)
         columns["context_start"].append(start)
-        columns["offsets"].append(_whole_characters(offsets, contexts[owner]))
+        columns["offsets"].append(_whole_characters(offsets, contexts[int(owner)]))
         columns["no_answer_position"].append(_no_answer_position(tokenizer, columns, row))
 
 

@@ -98,5 +98,7 @@ class ResampledPairs(Dataset):
         self, keyword: str, texts: Sequence[str], indices: Sequence[int], limit: int | None
     ) -> list[list[int]]:
         chosen: Any = {keyword: [texts[int(index)] for index in indices]}
-        cut = {"truncation": False} if limit is None else {"truncation": True, "max_length": limit}
+        cut: Any = (
+            {"truncation": False} if limit is None else {"truncation": True, "max_length": limit}
+        )
         return self.tokenizer(**chosen, **cut, verbose=False)["input_ids"]

@@ -171,9 +171,10 @@ def fill_masks(
         best = scores.softmax(dim=-1).topk(min(top_k, scores.shape[-1]), dim=-1)
         whole = ids["input_ids"][0].clone()
         whole[places] = best.indices[:, 0]
-        sentence = tokenizer.decode(whole, skip_special_tokens=True)
+        sentence = str(tokenizer.decode(whole, skip_special_tokens=True))
         for number in range(len(places)):
-            tokens = [tokenizer.decode([token]).strip() for token in best.indices[number].tolist()]
+            ids_of_place = best.indices[number].tolist()
+            tokens = [str(tokenizer.decode([token])).strip() for token in ids_of_place]
             filled.append(FilledMask(text, number, tokens, best.values[number].tolist(), sentence))
     model.train(was_training)
     return filled

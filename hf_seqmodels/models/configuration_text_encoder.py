@@ -1,4 +1,5 @@
 # pyright: basic
+# pyright: reportAttributeAccessIssue=false
 """Settings of the transformer text encoder."""
 
 from typing import Literal

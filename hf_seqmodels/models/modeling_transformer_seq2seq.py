@@ -184,7 +184,8 @@ class TransformerSeq2SeqSide(TransformerSeq2SeqPreTrainedModel):
         self.gradient_checkpointing = False
         self.post_init()
         # the plans of the config name modules of the whole model; transformers adds the table here
-        self._tp_plan = {k: how for k, how in self._tp_plan.items() if k == "embed_tokens"}
+        plan = self._tp_plan or {}
+        self._tp_plan = {name: how for name, how in plan.items() if name == "embed_tokens"}
         self._fsdp_plan = {}
 
     def look_up(
