@@ -130,7 +130,8 @@ def load_and_describe(folder: str, question: dict[str, Any]) -> dict[str, Any]:
     body = AutoModel.from_pretrained(folder, trust_remote_code=True).to(device).eval()
     with torch.no_grad():
         for name, value in body(**question["inputs"]).items():
-            if isinstance(value, Tensor):
+            # a pooler that the head does without is not in the checkpoint
+            if f"body.{name}" in facts:
                 facts[f"body.{name}"] = value.cpu()
     return facts
 

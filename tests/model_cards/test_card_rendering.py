@@ -8,7 +8,7 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 from huggingface_hub.repocard_data import model_index_to_eval_results
-from transformers import RobertaConfig, RobertaForCausalLM, RobertaForMultipleChoice
+from transformers import GPT2Config, GPT2DoubleHeadsModel, GPT2LMHeadModel
 
 from carded_models import HEADS, make_carded
 from hf_seqmodels.model_cards import CardFacts, render_card
@@ -247,10 +247,7 @@ def test_facts_in_a_form_that_the_hub_refuses_are_refused_here(facts, message, m
 
 
 def test_a_model_that_no_auto_class_loads_is_refused():
-    config = RobertaConfig(
-        vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1,
-        intermediate_size=4, is_decoder=True,
-    )  # fmt: skip
-    with pytest.raises(ValueError, match="none of these loads RobertaForMultipleChoice"):
-        render_card(RobertaForMultipleChoice(config), name="a")
-    assert "AutoModelForCausalLM" in render_card(RobertaForCausalLM(config), name="a")
+    config = GPT2Config(vocab_size=9, n_embd=4, n_layer=1, n_head=1)
+    with pytest.raises(ValueError, match="none of these loads GPT2DoubleHeadsModel"):
+        render_card(GPT2DoubleHeadsModel(config), name="a")
+    assert "AutoModelForCausalLM" in render_card(GPT2LMHeadModel(config), name="a")

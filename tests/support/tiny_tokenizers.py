@@ -3,6 +3,8 @@
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 
+from hf_seqmodels.data import train_tokenizer
+
 TEXTS = [
     "Where was Anna Bell born in the year of the great fire? She was born in Old York.",
     "Zoe\u0308 went to a cafe\u0301 in Kraków with naïve José.",  # marks that are characters
@@ -15,16 +17,10 @@ TEXTS = [
 
 def bert_tokenizer(**options):
     """WordPiece as BERT has it: lower case, accents dropped, CJK characters alone, [CLS] [SEP]."""
-    trained = BertTokenizerFast(vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4})
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    backend.normalizer = trained.backend_tokenizer.normalizer
-    backend.pre_tokenizer = trained.backend_tokenizer.pre_tokenizer
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=190, special_tokens=tokens, show_progress=False, continuing_subword_prefix="##"
+    trained = train_tokenizer(
+        TEXTS, model="wordpiece", style="bert", lowercase=True, vocab_size=190
     )
-    backend.train_from_iterator(TEXTS, trainer)
-    return BertTokenizerFast(vocab=backend.get_vocab(), **options)
+    return BertTokenizerFast(vocab=trained.get_vocab(), **options)
 
 
 def roberta_tokenizer(*, trim_offsets=True, add_prefix_space=False, **options):
