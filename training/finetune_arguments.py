@@ -1,6 +1,5 @@
 """Options that all fine-tuning scripts share, in the shape of transformers' example scripts."""
 
-import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,8 +8,6 @@ from script_arguments import RunDefaults
 from transformers import TrainingArguments
 
 from hf_seqmodels.data import TOKENIZER_MODELS
-
-logger = logging.getLogger("finetune")
 
 
 @dataclass
@@ -142,44 +139,6 @@ def check_numbers(options: FinetuneDataArguments) -> None:
             raise ValueError(f"{name} must be at least {least}, got {value:g}.")
     if options.pad_to_max_length and options.max_seq_length is None:
         raise ValueError("pad_to_max_length needs the length. Pass --max_seq_length.")
-
-
-def settle_arguments(
-    args: FinetuneScriptArguments,
-    options: FinetuneDataArguments,
-    parts: Collection[str],
-    given: dict[str, Any],
-) -> None:
-    """Fill in what follows from the data and refuse options that contradict it.
-
-    Args:
-        args: the training arguments, changed in place.
-        options: the data options.
-        parts: which of train, validation and test there are rows for.
-        given: what the user said, without defaults.
-
-    Raises:
-        ValueError: if the options ask for what the data cannot give.
-    """
-    if not (given.get("do_train") or given.get("do_eval") or given.get("do_predict")):
-        args.do_train, args.do_predict = "train" in parts, "test" in parts
-    args.do_eval = "validation" in parts
-    for part, wanted in (("train", args.do_train), ("test", args.do_predict)):
-        if wanted and part not in parts:
-            raise ValueError(
-                f"there are no {part} rows to work on. Pass --{part}_file or leave the do_ option "
-                "out."
-            )
-    if "validation" not in parts:
-        if options.early_stopping_patience is not None or given.get("load_best_model_at_end"):
-            raise ValueError(
-                "keeping the best model and early stopping need validation data. Pass "
-                "--validation_file or a validation_split above 0, or leave these options out."
-            )
-        if args.do_train:
-            logger.info("No validation data: the model of the last step is kept.")
-        args.eval_strategy, args.load_best_model_at_end = type(args.eval_strategy)("no"), False
-    args.dataloader_pin_memory = args.dataloader_pin_memory and args.device.type != "cpu"
 
 
 def settle_best_metric(

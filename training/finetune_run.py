@@ -23,7 +23,6 @@ from finetune_arguments import (
     FinetuneDataArguments,
     FinetuneScriptArguments,
     check_numbers,
-    settle_arguments,
     settle_best_metric,
 )
 from finetune_data import Corpus, Part, load_corpus, row_lengths
@@ -37,6 +36,7 @@ from finetune_seeds import SeedRuns
 from finetune_task import FinetuneTask, Predictions
 from finetune_trainer import FinetuneTrainer
 from script_arguments import given_options, parse_arguments
+from script_data import settle_parts
 from script_models import ModelArguments, check_model_choice, check_same_model, shared_by_processes
 from script_run import early_stopping, finish, output_folder, run_command
 from transformers import (
@@ -106,7 +106,7 @@ def prepare(task_class: type[FinetuneTask], argv: Sequence[str]) -> Run | SeedRu
         overwrite=options.overwrite_output_dir,
     )
     corpus = load_corpus(options, task_class.read_file)
-    settle_arguments(args, options, corpus, given)
+    settle_parts(args, options, corpus, given, rows="rows")
     task.read(corpus, stored_config(model_options))
     settle_best_metric(
         args,

@@ -1,13 +1,11 @@
 """Options of run_seq2seq.py, in the shape of transformers' example scripts."""
 
-import logging
 from dataclasses import dataclass, field
 from typing import Any
 
 from script_arguments import RunDefaults
+from script_data import PARTS, settle_parts
 from transformers import Seq2SeqTrainingArguments
-
-logger = logging.getLogger("run_seq2seq")
 
 TOKENIZER_MODELS = ["char", "symbol", "word", "bpe", "wordpiece", "unigram"]
 METRICS = ["exact_match", "error_rate", "wer", "cer", "per", "bleu", "bleu_lowercase", "chrf"]
@@ -236,23 +234,8 @@ def settle_arguments(
     Raises:
         ValueError: if the options ask for what the data or the metrics cannot give.
     """
-    if not (given.get("do_train") or given.get("do_eval") or given.get("do_predict")):
-        args.do_train, args.do_predict = bool(corpus.train), bool(corpus.test)
-    args.do_eval = bool(corpus.validation)
-    for part, wanted in (("train", args.do_train), ("test", args.do_predict)):
-        if wanted and not getattr(corpus, part):
-            raise ValueError(
-                f"there are no {part} pairs to work on. Pass --{part}_file or leave the do_ "
-                "option out."
-            )
-    if not corpus.validation:
-        if options.early_stopping_patience is not None or given.get("load_best_model_at_end"):
-            raise ValueError(
-                "keeping the best model and early stopping need validation data. Pass "
-                "--validation_file or a validation_split above 0, or leave these options out."
-            )
-        logger.info("No validation data: the model of the last step is kept.")
-        args.eval_strategy, args.load_best_model_at_end = type(args.eval_strategy)("no"), False
+    parts = [part for part in PARTS if getattr(corpus, part)]
+    settle_parts(args, options, parts, given, rows="pairs")
     _settle_averaging(args, options, given)
     args.metric_for_best_model = best_metric(args, options, given)
     if given.get("greater_is_better") is None:
@@ -261,7 +244,6 @@ def settle_arguments(
         )
     options.num_beams = options.num_beams or args.generation_num_beams
     args.generation_num_beams = args.generation_num_beams or 1  # while training
-    args.dataloader_pin_memory = args.dataloader_pin_memory and args.device.type != "cpu"
 
 
 def _settle_averaging(

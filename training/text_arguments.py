@@ -1,13 +1,12 @@
 """Options of the scripts that train on plain text: which texts, and which tokenizer."""
 
-import logging
 from dataclasses import dataclass, field
 from typing import Any
 
+from script_data import settle_parts
+
 from hf_seqmodels.data import TOKENIZER_MODELS
 from hf_seqmodels.data.documents import TEXT_UNITS
-
-logger = logging.getLogger("run_text")
 
 
 @dataclass
@@ -162,24 +161,9 @@ def settle_arguments(
     Raises:
         ValueError: if the options ask for what the data cannot give.
     """
-    if not (given.get("do_train") or given.get("do_eval") or given.get("do_predict")):
-        args.do_train, args.do_predict = "train" in parts, "test" in parts
-    args.do_eval = "validation" in parts
-    for part, wanted in (("train", args.do_train), ("test", args.do_predict)):
-        if wanted and part not in parts:
-            raise ValueError(
-                f"there is no {part} text to work on. Pass --{part}_file or leave the do_ option "
-                "out."
-            )
-    if "validation" not in parts:
-        if options.early_stopping_patience is not None or given.get("load_best_model_at_end"):
-            raise ValueError(
-                "keeping the best model and early stopping need validation data. Pass "
-                "--validation_file or a validation_split_percentage above 0, or leave these "
-                "options out."
-            )
-        logger.info("No validation data: the model of the last step is kept.")
-        args.eval_strategy, args.load_best_model_at_end = type(args.eval_strategy)("no"), False
+    settle_parts(
+        *(args, options, parts, given), rows="texts", split_option="validation_split_percentage"
+    )
     chosen = (args.metric_for_best_model or "loss").removeprefix("eval_")
     if chosen != "loss":
         raise ValueError(
@@ -187,4 +171,3 @@ def settle_arguments(
             "and ranks models in the same order."
         )
     args.metric_for_best_model, args.greater_is_better = "loss", False
-    args.dataloader_pin_memory = args.dataloader_pin_memory and args.device.type != "cpu"

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import (
     Cache,
@@ -54,6 +53,7 @@ from .layers_transformer import (
 from .layers_vocabulary_loss import OutputLayer
 from .outputs import IGNORED_LABEL, count_targets, token_loss
 from .pretrained_base import (
+    Seq2SeqHeadMixin,
     SeqModelsPreTrainedModel,
     TwoVocabulariesMixin,
     check_mask,
@@ -606,7 +606,7 @@ def as_encoder_output(encoder_outputs: Any) -> BaseModelOutput:
 
 
 class TransformerSeq2SeqForConditionalGeneration(
-    TwoVocabulariesMixin, TransformerSeq2SeqPreTrainedModel, GenerationMixin
+    Seq2SeqHeadMixin, TransformerSeq2SeqPreTrainedModel, GenerationMixin
 ):
     """The encoder-decoder with an output layer: softmax over the target vocabulary, loss and
     generation."""
@@ -625,44 +625,6 @@ class TransformerSeq2SeqForConditionalGeneration(
             config.hidden_size, config.target_vocab_size, bias=config.use_output_bias
         )
         self.post_init()
-
-    def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict:
-        """Return {tied parameter: the parameter it follows}, the inner model's included.
-
-        Args:
-            all_submodels: the same here.
-
-        Returns:
-            Names of parameters, from this model.
-        """
-        inner = self.model.get_expanded_tied_weights_keys()
-        return {f"model.{tied}": f"model.{source}" for tied, source in inner.items()} | (
-            self._tied_weights_keys or {}
-        )
-
-    def get_output_embeddings(self) -> nn.Module:
-        """Return the output layer."""
-        return self.lm_head
-
-    def set_output_embeddings(self, new_embeddings: nn.Module):
-        """Replace the output layer."""
-        self.lm_head = new_embeddings
-
-    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Return what the decoder reads to predict `labels`: (B, T) shifted right behind the start
-        token.
-
-        Args:
-            labels: target ids, -100 where skipped, (B, T).
-
-        Returns:
-            Decoder input ids, (B, T).
-        """
-        start, filler = self.config.decoder_start_token_id, self.config.pad_token_id
-        assert start is not None  # the config sees to it
-        shifted = F.pad(labels[:, :-1], (1, 0), value=start)
-        filler = start if filler is None else filler
-        return shifted.masked_fill(shifted == IGNORED_LABEL, filler)
 
     @can_return_tuple
     def forward(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -18,6 +19,8 @@ from transformers import initialization as init
 from transformers.dynamic_module_utils import get_relative_imports
 from transformers.utils import CONFIG_NAME, logging
 from transformers.utils.hub import cached_file
+
+from .outputs import IGNORED_LABEL
 
 # transformers 5.17 cuts its beams by config.vocab_size, later versions by the width of the logits
 BEAMS_READ_CONFIG = transformers.__version__.startswith("5.17.")
@@ -330,6 +333,48 @@ class TwoVocabulariesMixin(EncoderDecoder):
         tokens = sequences[:, sequences.shape[1] - num_steps :]
         steps = torch.arange(num_steps, device=stacked.device)
         return stacked[beam_indices.clamp(min=0), steps, tokens].masked_fill(beam_indices < 0, 0.0)
+
+
+class Seq2SeqHeadMixin(TwoVocabulariesMixin):
+    """What encoder-decoders with an output layer, `lm_head`, on a body, `model`, share."""
+
+    def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict:
+        """Return {tied parameter: the parameter it follows}, the inner model's included.
+
+        Args:
+            all_submodels: the same here.
+
+        Returns:
+            Names of parameters, from this model.
+        """
+        inner = self.model.get_expanded_tied_weights_keys()
+        return {f"model.{tied}": f"model.{source}" for tied, source in inner.items()} | (
+            self._tied_weights_keys or {}
+        )
+
+    def get_output_embeddings(self) -> nn.Module:
+        """Return the output layer."""
+        return self.lm_head
+
+    def set_output_embeddings(self, new_embeddings: nn.Module):
+        """Replace the output layer."""
+        self.lm_head = new_embeddings
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """Return what the decoder reads to predict `labels`: (B, T) shifted right behind the start
+        token.
+
+        Args:
+            labels: target ids, -100 where skipped, (B, T).
+
+        Returns:
+            Decoder input ids, (B, T).
+        """
+        start, filler = self.config.decoder_start_token_id, self.config.pad_token_id
+        assert start is not None  # the config sees to it
+        shifted = F.pad(labels[:, :-1], (1, 0), value=start)
+        filler = start if filler is None else filler
+        return shifted.masked_fill(shifted == IGNORED_LABEL, filler)
 
 
 def describe_broken_weights(folder: Path) -> str:
