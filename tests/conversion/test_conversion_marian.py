@@ -13,6 +13,7 @@ from hf_seqmodels.conversion import (
     transformer_seq2seq_config_from_marian,
     transformer_seq2seq_from_marian,
 )
+from hf_seqmodels.models.pretrained_base import BEAMS_READ_CONFIG
 
 SOURCE = torch.tensor([[3, 4, 5, 6, 7, 8, 0], [9, 1, 1, 4, 0, 18, 18]])  # (B, S)
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0]])
@@ -78,6 +79,9 @@ def test_a_converted_marian_gives_the_same_logits(options):
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_a_converted_marian_writes_the_same(options, num_beams):
     marian = make_marian(**options)
+    sizes = {marian.config.vocab_size, marian.config.decoder_vocab_size}
+    if BEAMS_READ_CONFIG and num_beams > 1 and len(sizes) > 1:
+        pytest.skip("transformers 5.17 cuts Marian's beams by the size of the source vocabulary")
     inputs = {"input_ids": SOURCE, "attention_mask": MASK, "max_new_tokens": 9}
     inputs |= {"num_beams": num_beams, "num_return_sequences": num_beams}
     inputs |= {"return_dict_in_generate": True, "output_scores": True}
