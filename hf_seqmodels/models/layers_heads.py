@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from transformers.activations import ACT2FN
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from .layers_vocabulary_loss import vocabulary_loss
+from .layers_vocabulary_loss import output_layer_loss
 from .outputs import IGNORED_LABEL, count_targets
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
@@ -242,21 +242,6 @@ class PredictionTransform(nn.Module):
         return self.norm(self.activation(self.dense(hidden_states)))
 
 
-def is_plain_linear(layer: nn.Module) -> bool:
-    """Say whether a layer's weight may be read beside its forward pass.
-
-    Not where something stands in between: adapters, shards, weights on another device.
-
-    Args:
-        layer: an output layer.
-
-    Returns:
-        True for a torch layer with nothing added.
-    """
-    has_hooks = bool(layer._forward_pre_hooks or layer._forward_hooks)
-    return type(layer) is nn.Linear and not has_hooks and not hasattr(layer, "_hf_hook")
-
-
 def masked_token_loss(
     hidden_states: Tensor,
     targets: Tensor,
@@ -290,13 +275,7 @@ def masked_token_loss(
     is_target = targets != IGNORED_LABEL
     chosen = transform(hidden_states[is_target])  # (N, D)
     targets = targets[is_target].long()
-    if is_plain_linear(output_layer):
-        weight, bias = output_layer.weight, output_layer.bias
-        total = vocabulary_loss(chosen, weight, bias, targets, smoothing=smoothing)
-    else:
-        scores = output_layer(chosen)
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        total = F.cross_entropy(scores, targets, label_smoothing=smoothing, reduction="sum")
+    total = output_layer_loss(output_layer, chosen, targets, smoothing=smoothing)
     return total / num_items
 
 

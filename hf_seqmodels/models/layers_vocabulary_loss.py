@@ -6,6 +6,7 @@ Shapes: N target tokens, D width of what the output layer reads, V vocabulary.
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .layers_products import product
@@ -159,26 +160,39 @@ def vocabulary_loss(
         )
 
 
-class OutputLayer(nn.Linear):
-    """Scores over a vocabulary, W h + b, or at once their loss for given targets.
+def is_plain_linear(layer: nn.Module) -> bool:
+    """Say whether a layer's weight may be read beside its forward pass.
 
-    The loss is computed inside `forward`, so that what gathers a sharded weight around a module's
-    forward pass does so here too.
+    Not where something stands in between: adapters, shards, weights on another device.
+
+    Args:
+        layer: an output layer.
+
+    Returns:
+        True for a torch layer with nothing added.
     """
+    has_hooks = bool(layer._forward_pre_hooks or layer._forward_hooks)
+    return type(layer) is nn.Linear and not has_hooks and not hasattr(layer, "_hf_hook")
 
-    def forward(
-        self, hidden_states: Tensor, targets: Tensor | None = None, smoothing: float = 0.0
-    ) -> Tensor:
-        """Score every token, or sum up the losses of targets.
 
-        Args:
-            hidden_states: h, (B, T, D), with targets (N, D).
-            targets: y, (N), every one to be counted; None asks for scores.
-            smoothing: probability mass spread evenly over the V tokens, in [0, 1).
+def output_layer_loss(
+    output_layer: nn.Module, hidden_states: Tensor, targets: Tensor, *, smoothing: float = 0.0
+) -> Tensor:
+    """Return the summed loss of targets under an output layer: by `vocabulary_loss` if it is plain,
+    else from all of its scores.
 
-        Returns:
-            Scores, (B, T, V), or the summed loss in nats, see `vocabulary_loss`.
-        """
-        if targets is None:
-            return super().forward(hidden_states)
-        return vocabulary_loss(hidden_states, self.weight, self.bias, targets, smoothing=smoothing)
+    Args:
+        output_layer: (N, D) -> (N, V).
+        hidden_states: h, (N, D).
+        targets: y, (N), every one to be counted.
+        smoothing: probability mass spread evenly over the V tokens, in [0, 1).
+
+    Returns:
+        Scalar, in nats, float32 at least.
+    """
+    if is_plain_linear(output_layer):
+        weight, bias = output_layer.weight, output_layer.bias
+        return vocabulary_loss(hidden_states, weight, bias, targets, smoothing=smoothing)
+    scores = output_layer(hidden_states)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    return F.cross_entropy(scores, targets, label_smoothing=smoothing, reduction="sum")

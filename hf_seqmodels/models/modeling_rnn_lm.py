@@ -24,7 +24,7 @@ from .layers_recurrent import (
     find_cell,
     keep_mask_from,
 )
-from .layers_vocabulary_loss import vocabulary_loss
+from .layers_vocabulary_loss import output_layer_loss
 from .outputs import IGNORED_LABEL, token_loss
 from .pretrained_base import (
     SeqModelsPreTrainedModel,
@@ -402,10 +402,8 @@ class RnnLMForCausalLM(RnnLMPreTrainedModel, GenerationMixin):
         read = dropped[is_target]  # (N, D)
         if self.output_projection is not None:
             read = self.output_projection(read)
-        head = self.lm_head
-        return vocabulary_loss(
-            read, head.weight, head.bias, targets[is_target].long(), smoothing=smoothing
-        )
+        chosen = targets[is_target].long()  # (N)
+        return output_layer_loss(self.lm_head, read, chosen, smoothing=smoothing)
 
     def _regularization(
         self, top: Tensor, dropped: Tensor, attention_mask: Tensor | None

@@ -50,7 +50,7 @@ from .layers_transformer import (
     SelfAttention,
     make_feed_forward,
 )
-from .layers_vocabulary_loss import OutputLayer
+from .layers_vocabulary_loss import output_layer_loss
 from .outputs import IGNORED_LABEL, count_targets, token_loss
 from .pretrained_base import (
     Seq2SeqHeadMixin,
@@ -621,7 +621,7 @@ class TransformerSeq2SeqForConditionalGeneration(
             table = "encoder" if config.share_embeddings else "decoder"
             self._tied_weights_keys = {"lm_head.weight": f"model.{table}.embed_tokens.weight"}
             self._keys_to_ignore_on_save = set(self._tied_weights_keys)
-        self.lm_head = OutputLayer(
+        self.lm_head = nn.Linear(
             config.hidden_size, config.target_vocab_size, bias=config.use_output_bias
         )
         self.post_init()
@@ -692,7 +692,7 @@ class TransformerSeq2SeqForConditionalGeneration(
             **{**kwargs, "return_dict": True},
         )
         logits, loss = None, None
-        if labels is None or not self._scores_in_chunks():
+        if labels is None or not (self.training and self.config.chunked_loss):
             logits = self.lm_head(outputs.last_hidden_state)  # (B, T, V)
         if labels is not None:
             loss = self._loss(outputs.last_hidden_state, logits, labels, num_items_in_batch)
@@ -707,12 +707,6 @@ class TransformerSeq2SeqForConditionalGeneration(
             encoder_hidden_states=outputs.encoder_hidden_states,
             encoder_attentions=outputs.encoder_attentions,
         )
-
-    def _scores_in_chunks(self) -> bool:
-        """Say whether the loss is computed without all logits: not by an output layer that has been
-        replaced or wrapped, nor by one that is split over processes."""
-        is_own = isinstance(self.lm_head, OutputLayer)
-        return self.training and self.config.chunked_loss and is_own and not self.tp_size
 
     def _loss(
         self,
@@ -735,7 +729,9 @@ class TransformerSeq2SeqForConditionalGeneration(
         labels = labels.to(hidden_states.device)
         is_target = labels != IGNORED_LABEL
         targets = labels[is_target].long()  # (N)
-        total = self.lm_head(hidden_states[is_target], targets=targets, smoothing=smoothing)
+        total = output_layer_loss(
+            self.lm_head, hidden_states[is_target], targets, smoothing=smoothing
+        )
         return total / count_targets(labels, num_items_in_batch)
 
     # What generate() needs to know

@@ -260,6 +260,15 @@ def test_the_chunked_loss_equals_the_loss_of_all_logits():
         torch.testing.assert_close(fast_gradients[name], gradient, msg=name)
 
 
+def test_what_stands_around_the_output_layer_takes_part_in_the_loss():
+    ids, losses = make_ids(), []
+    for chunked in (True, False):
+        model = make_model(label_smoothing=0.2, chunked_loss=chunked).train()
+        model.lm_head = nn.Sequential(model.lm_head, nn.Hardtanh())  # as adapters wrap it
+        losses.append(model(input_ids=ids, labels=ids).loss)
+    torch.testing.assert_close(*losses)
+
+
 def test_one_label_more_gives_the_last_position_a_target():
     model = make_model()
     ids = make_ids(shape=(B, T + 1))

@@ -196,10 +196,15 @@ def test_the_chunked_loss_is_the_loss(options, smoothing, monkeypatch):
     assert results[1][0].item() == pytest.approx(expected, rel=1e-10)
 
 
-def test_an_output_layer_of_another_class_scores_everything():
-    model = make_model(label_smoothing=0.2).train()
-    model.lm_head = nn.Sequential(model.lm_head)  # as adapters wrap it
-    assert model(input_ids=SOURCE, labels=TARGET).logits.shape == (2, 5, 13)
+def test_what_stands_around_the_output_layer_takes_part_in_the_loss():
+    batch = {"input_ids": SOURCE, "labels": TARGET}
+    losses = []
+    for chunked in (True, False):
+        dropout = {"embedding_dropout": 0.0, "hidden_dropout": 0.0}
+        model = make_model(chunked_loss=chunked, label_smoothing=0.2, **dropout).train()
+        model.lm_head = nn.Sequential(model.lm_head, nn.Hardtanh())  # as adapters wrap it
+        losses.append(model(**batch).loss)
+    torch.testing.assert_close(*losses)
 
 
 @every_position
