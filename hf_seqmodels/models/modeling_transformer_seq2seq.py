@@ -502,16 +502,6 @@ class TransformerSeq2SeqModel(TwoVocabulariesMixin, TransformerSeq2SeqPreTrained
             self._keys_to_ignore_on_save = set(self._tied_weights_keys)  # Trainer expects no others
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Module:
-        """Return the source embedding table."""
-        return self.encoder.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Embedding):
-        """Replace the source embedding table, and the target's where both are one."""
-        self.encoder.embed_tokens = value
-        if self.config.share_embeddings:
-            self.decoder.embed_tokens = value
-
     @can_return_tuple
     def forward(
         self,

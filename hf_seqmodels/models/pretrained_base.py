@@ -234,6 +234,16 @@ class TwoVocabulariesMixin(EncoderDecoder):
     for the source alone.
     """
 
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the source embedding table."""
+        return self.get_encoder().embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module):
+        """Replace the source embedding table, and the target's where both are one."""
+        self.get_encoder().embed_tokens = value
+        if self.config.share_embeddings:
+            self.get_decoder().embed_tokens = value
+
     def _has_one_vocabulary(self) -> bool:
         return self.config.decoder_vocab_size is None or self.config.share_embeddings
 
