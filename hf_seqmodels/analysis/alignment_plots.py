@@ -12,7 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from hf_seqmodels.analysis.labels import BASE_FONT, LONGEST_TITLE, draw_with
+from hf_seqmodels.analysis.fonts import BASE_FONT, draw_with
+from hf_seqmodels.analysis.labels import LONGEST_TITLE
 
 if TYPE_CHECKING:
     from hf_seqmodels.evaluation import Alignment

@@ -1,56 +1,30 @@
-"""Labels that any machine can draw: fonts that have the glyphs, else the code points."""
+"""Labels of tokens: what is invisible made visible, and nothing too long."""
 
 import unicodedata
-from collections.abc import Collection, Iterable
-from functools import lru_cache
+from collections.abc import Collection
 
-from matplotlib import font_manager
-from matplotlib.ft2font import FT2Font
-
-BASE_FONT = "DejaVu Sans"  # comes with matplotlib
 LONGEST_LABEL = 24
 LONGEST_TITLE = 60
-# They have glyphs for everything, none of them readable, or draw in colours, which Agg cannot.
-UNREADABLE_FONTS = ("last resort", "lastresort", "emoji", "symbols", "nonunicode")
 VISIBLE_BLANK = "␣"
 CARRIER = "◌"  # what a mark without a letter is drawn on
+JOINERS = "\u200c\u200d"  # they have no form of their own but change that of their neighbours
 
 
-def draw_with(
-    texts: Iterable[str], *, longest: int = LONGEST_LABEL
-) -> tuple[list[str], dict[str, str]]:
-    """Find fonts for texts, and what to draw in place of each text.
-
-    Args:
-        texts: what is to be drawn.
-        longest: longest label, in characters; more is cut off.
-
-    Returns:
-        Font families, the first one for what it has and so on, and {text: label}. A character that
-        no font has is written as its code point, backslash u and four digits.
-    """
-    texts = list(dict.fromkeys(texts))
-    wanted = {ord(character) for text in texts for character in text if _is_drawn(character)}
-    families = [BASE_FONT]
-    missing = wanted - glyphs_of(font_manager.findfont(BASE_FONT))
-    if missing:
-        for family, path in installed_fonts():
-            found = missing & glyphs_of(path)
-            if found:
-                families.append(family)
-                missing -= found
-            if not missing:
-                break
-    return families, {text: make_label(text, missing, longest=longest) for text in texts}
-
-
-def make_label(text: str, missing: Collection[int] = (), *, longest: int = LONGEST_LABEL) -> str:
+def make_label(
+    text: str,
+    missing: Collection[int] = (),
+    *,
+    longest: int | None = LONGEST_LABEL,
+    keep_joiners: bool = False,
+) -> str:
     """Return a text as it can be drawn: blanks and marks visible, nothing invisible, not too long.
 
     Args:
         text: any text.
         missing: code points without a glyph.
-        longest: longest label, in characters; more is cut off.
+        longest: longest label, in characters; more is cut off. None cuts nothing.
+        keep_joiners: whether joiners and non-joiners inside the text stay what they are, for what
+            draws letters in the forms of their script.
 
     Returns:
         One line.
@@ -58,17 +32,18 @@ def make_label(text: str, missing: Collection[int] = (), *, longest: int = LONGE
     if not text:
         return "∅"
     if not text.strip(" "):
-        return VISIBLE_BLANK * min(len(text), longest)
-    pieces = [
+        return VISIBLE_BLANK * len(text[:longest])
+    inside = range(1, len(text) - 1) if keep_joiners else range(0)
+    label = "".join(
         character
-        if _is_drawn(character) and ord(character) not in missing
+        if (is_drawn(character) or (character in JOINERS and place in inside))
+        and ord(character) not in missing
         else code_point(character)
-        for character in text
-    ]
-    label = "".join(pieces)
+        for place, character in enumerate(text)
+    )
     if unicodedata.category(text[0]).startswith("M") and ord(text[0]) not in missing:
         label = CARRIER + label
-    return label if len(label) <= longest else label[: longest - 1] + "…"
+    return label if longest is None or len(label) <= longest else label[: longest - 1] + "…"
 
 
 def code_point(character: str) -> str:
@@ -77,29 +52,6 @@ def code_point(character: str) -> str:
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-def _is_drawn(character: str) -> bool:
+def is_drawn(character: str) -> bool:
     """Tell whether a character has a visible form: no control, format, surrogate or odd blank."""
     return character == " " or unicodedata.category(character)[0] not in "CZ"
-
-
-@lru_cache(maxsize=1)
-def installed_fonts() -> list[tuple[str, str]]:
-    """Return family and file of every upright text font of the machine, sans serif first."""
-    fonts = {
-        (font.name, font.fname)
-        for font in font_manager.fontManager.ttflist
-        if font.style == "normal" and font.name != BASE_FONT
-    }
-    readable = [
-        font for font in fonts if not any(word in font[0].lower() for word in UNREADABLE_FONTS)
-    ]
-    return sorted(readable, key=lambda font: ("sans" not in font[0].lower(), font))
-
-
-@lru_cache(maxsize=256)
-def glyphs_of(path: str) -> frozenset[int]:
-    """Return the code points that a font file has, or none where it cannot be read."""
-    try:
-        return frozenset(FT2Font(path).get_charmap())
-    except (OSError, RuntimeError):
-        return frozenset()

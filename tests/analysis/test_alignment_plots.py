@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib import font_manager
 
-from hf_seqmodels.analysis import alignment_plots, labels, plot_alignment, plot_alignments
+from hf_seqmodels.analysis import alignment_plots, fonts, labels, plot_alignment, plot_alignments
 from hf_seqmodels.evaluation import Alignment
 
 SCRIPTS = [
@@ -180,8 +180,8 @@ def test_labels_are_visible(text, label):
 
 
 def test_characters_without_a_font_are_escaped(monkeypatch):
-    monkeypatch.setattr(labels, "installed_fonts", list)
-    families, label_of = labels.draw_with(["年", "a年b", "\U0001f600", "c"])
+    monkeypatch.setattr(fonts, "installed_fonts", list)
+    families, label_of = fonts.draw_with(["年", "a年b", "\U0001f600", "c"])
     assert families == ["DejaVu Sans"]
     assert label_of == {"年": "\\u5e74", "a年b": "a\\u5e74b", "\U0001f600": "😀", "c": "c"} or (
         label_of["\U0001f600"] == "\\U0001f600"
@@ -195,8 +195,8 @@ def test_a_font_that_has_the_characters_is_used(monkeypatch, tmp_path, drawn):
         pytest.skip("this matplotlib comes without a font of last resort")
     path = paths[0]
     family = font_manager.get_font(path).family_name
-    monkeypatch.setattr(labels, "installed_fonts", lambda: [(family, path)])
-    assert labels.draw_with(["a年", "b"]) == (["DejaVu Sans", family], {"a年": "a年", "b": "b"})
+    monkeypatch.setattr(fonts, "installed_fonts", lambda: [(family, path)])
+    assert fonts.draw_with(["a年", "b"]) == (["DejaVu Sans", family], {"a年": "a年", "b": "b"})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plot_alignment(make_alignment("年月", "ab"), tmp_path / "x.png")
@@ -204,5 +204,5 @@ def test_a_font_that_has_the_characters_is_used(monkeypatch, tmp_path, drawn):
 
 
 def test_unreadable_fonts_are_never_chosen():
-    names = [name.lower() for name, _ in labels.installed_fonts()]
+    names = [name.lower() for name, _ in fonts.installed_fonts()]
     assert not [name for name in names if "resort" in name or "emoji" in name]
