@@ -42,6 +42,17 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
             nothing.
         input_feeding: the attentional vector of the last step enters the cell (Luong et al. 2015,
             3.3).
+        coverage_attention: the attention also reads how much each source token has been attended
+            to so far, score(q, k, c) = v . tanh(W q + U k + w c) (See et al. 2017, equation 11);
+            needs the "additive" scorer, and makes every step depend on the attention before it.
+        coverage_loss_weight: weight of sum_j min(alpha_tj, c_tj) in the loss in training mode, c
+            the attention of all steps before, against attending to a token twice (See et al. 2017,
+            equations 12 and 13); needs attention.
+        pointer_generator: write words of the source, too, by copying them along the attention (See
+            et al. 2017); needs attention and one vocabulary for both sides.
+        max_copied_words: how many distinct unknown words of one source can be copied. They have the
+            ids behind the vocabulary, vocab_size + k for the k-th, and the scores as many columns
+            more; only `pointer_generator` reads it.
         layer_connection: how the output y of layer i >= 1 arises from its input x: "none" F(x),
             "residual" x + F(x), "highway" g F(x) + (1-g) x, or "dense", where layer i reads all
             below.
@@ -67,6 +78,7 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
         pad_token_id: id that fills batches of both sides and follows the end of generated rows.
         bos_token_id: id of the begin token.
         eos_token_id: id or ids that end a sequence.
+        unk_token_id: id of the unknown token, which `pointer_generator` reads words to copy as.
         decoder_start_token_id: first decoder input.
         is_encoder_decoder: fixed; tells generate() to encode first.
     """
@@ -92,6 +104,10 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
     num_attention_heads: int = 1
     attention_query: Literal["previous", "current"] = "current"
     input_feeding: bool = False
+    coverage_attention: bool = False
+    coverage_loss_weight: float | int = 0.0
+    pointer_generator: bool = False
+    max_copied_words: int = 32
     layer_connection: Literal["none", "residual", "highway", "dense"] = "none"
     bridge: Literal["copy", "projection", "zeros"] = "projection"
     reverse_source: bool = False
@@ -109,6 +125,7 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
     pad_token_id: int | None = 0
     bos_token_id: int | None = 1
     eos_token_id: int | list[int] | None = 2
+    unk_token_id: int | None = None
     decoder_start_token_id: int | None = 1
     is_encoder_decoder: bool = True
 
@@ -154,6 +171,7 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
             "num_encoder_layers",
             "num_decoder_layers",
             "max_position_embeddings",
+            "max_copied_words",
         ):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -172,6 +190,10 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {value}.")
+        if not self.coverage_loss_weight >= 0:
+            raise ValueError(
+                f"coverage_loss_weight must be at least 0, got {self.coverage_loss_weight}."
+            )
         if not self.initializer_range > 0:
             raise ValueError(f"initializer_range must be positive, got {self.initializer_range}.")
 
@@ -223,11 +245,21 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
                 "set input_feeding=False."
             )
 
+        if self.coverage_attention and self.attention_scorer != "additive":
+            raise ValueError(
+                "coverage_attention adds a term to the network of the 'additive' scorer, got "
+                f"attention_scorer={self.attention_scorer!r}. Change the scorer, or use "
+                "coverage_loss_weight alone, which works with every scorer."
+            )
+
     def _refuse_attention_options(self):
         for name, neutral in (
             ("attention_query", "current"),
             ("input_feeding", False),
             ("attention_dropout", 0),
+            ("coverage_attention", False),
+            ("coverage_loss_weight", 0),
+            ("pointer_generator", False),
         ):
             value = getattr(self, name)
             if value != neutral:
@@ -280,6 +312,24 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
                 f"pad_token_id fills sources as well, so it must lie in the source vocabulary "
                 f"[0, {self.vocab_size}), got {self.pad_token_id}. Give both tokenizers the same "
                 f"padding id."
+            )
+
+    def validate_pointer_generator(self):
+        """Check that source and target words can be told to be the same."""
+        if not self.pointer_generator:
+            return
+        if self.decoder_vocab_size is not None:
+            raise ValueError(
+                "pointer_generator copies source words into the target, so both need one "
+                f"vocabulary, got vocab_size={self.vocab_size} and decoder_vocab_size="
+                f"{self.decoder_vocab_size}. Train one tokenizer for both sides, and set "
+                "decoder_vocab_size=None."
+            )
+        if self.unk_token_id is None or not 0 <= self.unk_token_id < self.vocab_size:
+            raise ValueError(
+                "pointer_generator reads words outside the vocabulary as the unknown token, so "
+                f"unk_token_id must lie in [0, {self.vocab_size}), got {self.unk_token_id}. Pass "
+                "the id of your tokenizer."
             )
 
     def validate_direction(self):

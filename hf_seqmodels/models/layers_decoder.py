@@ -45,21 +45,30 @@ class DecoderState(NamedTuple):
     Args:
         layers: state of every recurrent layer.
         fed: attentional vector of the last step, (B, D), with input feeding; else None.
+        coverage: sum of the attention weights of all steps, (B, S), where the attention reads it;
+            else None.
     """
 
     layers: list[State]
     fed: Tensor | None = None
+    coverage: Tensor | None = None
 
     def flatten(self) -> list[Tensor | None]:
-        """Return all vectors in one list, `fed` last."""
-        return [*(part for layer in self.layers for part in layer), self.fed]
+        """Return all vectors in one list, `fed` and `coverage` last."""
+        return [*(part for layer in self.layers for part in layer), self.fed, self.coverage]
+
+    def carried(self) -> list[State]:
+        """Return what a cache holds: the layers, and what else there is."""
+        extra = [(part,) for part in (self.fed, self.coverage) if part is not None]
+        return [*self.layers, *extra]
 
     @classmethod
     def unflatten(cls, parts: Sequence[Any], num_layers: int) -> "DecoderState":
         """Undo `flatten`."""
-        *layers, fed = parts
+        *layers, fed, coverage = parts
         size = len(layers) // num_layers
-        return cls([tuple(layers[i : i + size]) for i in range(0, len(layers), size)], fed)
+        states = [tuple(layers[i : i + size]) for i in range(0, len(layers), size)]
+        return cls(states, fed, coverage)
 
 
 class DecoderStep(NamedTuple):
@@ -130,6 +139,21 @@ class RecurrentDecoder(nn.Module):
         """Return what is fed at the first step; None where nothing is."""
         return None
 
+    def first_coverage(self, memory: SourceMemory) -> Tensor | None:
+        """Return c_0 = 0, (B, S), where the attention reads coverage; else None."""
+        if memory.keys is None or not self.attention.reads_coverage:
+            return None
+        return memory.keys.new_zeros(memory.keys.shape[:2])
+
+    def attend(
+        self, queries: Tensor, memory: SourceMemory, coverage: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return context (B, T, C) and weights (B, heads, T, S) of queries (B, T, D)."""
+        arguments = (queries, memory.keys, memory.values, memory.keep_mask)
+        return (
+            self.attention(*arguments) if coverage is None else self.attention(*arguments, coverage)
+        )
+
     def context_of(
         self, state: DecoderState, memory: SourceMemory
     ) -> tuple[Tensor | None, Tensor | None]:
@@ -164,7 +188,12 @@ class RecurrentDecoder(nn.Module):
         inputs = embedded if context is None else torch.cat([embedded, context], dim=-1)
         gates = None if hoisted is None else hoisted.at(position, context)
         outputs, layers = self.stack.step(inputs, state.layers, input_gates=gates, masks=masks)
-        return self.read_out(outputs, DecoderState(layers), memory, weights)
+        state_now = DecoderState(layers, coverage=state.coverage)
+        step = self.read_out(outputs, state_now, memory, weights)
+        if state.coverage is None or step.weights is None:
+            return step
+        coverage = state.coverage + step.weights[:, 0, 0]  # (B, S); such attention has one head
+        return step._replace(state=step.state._replace(coverage=coverage))
 
     def read_out(
         self,
@@ -289,9 +318,11 @@ class RecurrentDecoder(nn.Module):
 
 def _keep_state(keep: Tensor, new: DecoderState, old: DecoderState) -> DecoderState:
     layers = [keep_rows(keep, *pair) for pair in zip(new.layers, old.layers, strict=True)]
-    if new.fed is None or old.fed is None:
-        return DecoderState(layers)
-    return DecoderState(layers, torch.where(keep[:, None], new.fed, old.fed))
+    extra = [
+        None if a is None or b is None else torch.where(keep[:, None], a, b)
+        for a, b in ((new.fed, old.fed), (new.coverage, old.coverage))
+    ]
+    return DecoderState(layers, *extra)
 
 
 def _join_runs(runs: list[DecoderRun]) -> DecoderRun:
@@ -357,7 +388,7 @@ class PreviousStateDecoder(RecurrentDecoder):
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return c_t (B, C) and alpha_t (B, heads, 1, S)."""
         query = state.layers[-1][0].unsqueeze(1)  # (B, 1, D)
-        context, weights = self.attention(query, memory.keys, memory.values, memory.keep_mask)
+        context, weights = self.attend(query, memory, state.coverage)
         return context.squeeze(1), weights
 
 
@@ -388,14 +419,15 @@ class CurrentStateDecoder(RecurrentDecoder):
     ):
         super().__init__(stack, embedding_size)
         self.attention = attention
-        self.is_sequential = input_feeding
+        self.input_feeding = input_feeding
+        self.is_sequential = input_feeding or attention.reads_coverage
         self.attentional_projection = nn.Linear(
             attention.context_size + state_size, state_size, bias=False
         )
 
     def first_fed(self, like: Tensor) -> Tensor | None:
         """Return a_0 = 0, (B, D), with input feeding."""
-        return torch.zeros_like(like) if self.is_sequential else None
+        return torch.zeros_like(like) if self.input_feeding else None
 
     def context_of(
         self, state: DecoderState, memory: SourceMemory
@@ -411,13 +443,15 @@ class CurrentStateDecoder(RecurrentDecoder):
         weights: Tensor | None,
     ) -> DecoderStep:
         """Return a_t, and carry it on with input feeding."""
-        attentional, weights = self._attend(outputs[-1].unsqueeze(1), memory)
+        attentional, weights = self._attend(outputs[-1].unsqueeze(1), memory, state.coverage)
         attentional = attentional.squeeze(1)
-        fed = attentional if self.is_sequential else None
-        return DecoderStep(attentional, outputs, DecoderState(state.layers, fed), weights)
+        state = state._replace(fed=attentional if self.input_feeding else None)
+        return DecoderStep(attentional, outputs, state, weights)
 
-    def _attend(self, states: Tensor, memory: SourceMemory) -> tuple[Tensor, Tensor]:
-        context, weights = self.attention(states, memory.keys, memory.values, memory.keep_mask)
+    def _attend(
+        self, states: Tensor, memory: SourceMemory, coverage: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        context, weights = self.attend(states, memory, coverage)
         return torch.tanh(
             self.attentional_projection(torch.cat([context, states], dim=-1))
         ), weights

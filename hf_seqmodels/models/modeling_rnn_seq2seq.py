@@ -20,7 +20,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .cache_recurrent import RecurrentCache
 from .configuration_rnn_seq2seq import RnnSeq2SeqConfig
-from .layers_attention import make_attention
+from .layers_attention import PointerGenerator, coverage_penalty, held_words, make_attention
 from .layers_decoder import (
     CurrentStateDecoder,
     DecoderState,
@@ -37,7 +37,13 @@ from .layers_recurrent import (
     find_cell,
     last_outputs,
 )
-from .outputs import IGNORED_LABEL, RecurrentEncoderOutput, token_loss
+from .outputs import (
+    IGNORED_LABEL,
+    RecurrentEncoderOutput,
+    count_targets,
+    mixture_loss,
+    token_loss,
+)
 from .pretrained_base import (
     Seq2SeqHeadMixin,
     SeqModelsPreTrainedModel,
@@ -73,10 +79,22 @@ class RnnSeq2SeqPreTrainedModel(SeqModelsPreTrainedModel):
         }
 
 
-def given(tensor: Tensor | None) -> Tensor:
-    """Return a tensor that an earlier check has found to be there."""
-    assert tensor is not None
-    return tensor
+def given(value: Any) -> Any:
+    """Return what an earlier check has found to be there."""
+    assert value is not None
+    return value
+
+
+def num_ids(config: RnnSeq2SeqConfig, vocab_size: int) -> int:
+    """Return how many ids there are: those of a vocabulary, and of words that can be copied."""
+    return vocab_size + (config.max_copied_words if config.pointer_generator else 0)
+
+
+def within_vocabulary(token_ids: Tensor, config: RnnSeq2SeqConfig) -> Tensor:
+    """Return ids that have an embedding: those of words to copy become that of the unknown one."""
+    if not config.pointer_generator:
+        return token_ids
+    return token_ids.masked_fill(token_ids >= config.vocab_size, given(config.unk_token_id))
 
 
 def make_stack(config: RnnSeq2SeqConfig, *, input_size: int, side: str) -> RecurrentStack:
@@ -133,13 +151,17 @@ class RnnSeq2SeqEncoder(RnnSeq2SeqPreTrainedModel):
 
         Raises:
             ValueError: unless exactly one of `input_ids` and `inputs_embeds` is given, with a
-                fitting mask.
+                fitting mask; with `pointer_generator` both may be, the ids of what can be copied
+                beside the embeddings of what is read.
         """
-        if (input_ids is None) == (inputs_embeds is None):
+        copies = self.config.pointer_generator
+        is_doubled = input_ids is not None and inputs_embeds is not None and not copies
+        if is_doubled or (input_ids is None and inputs_embeds is None):
             raise ValueError("Pass exactly one of input_ids and inputs_embeds to the encoder.")
         if input_ids is not None:
-            check_token_ids("input_ids", input_ids, self.config.vocab_size)
-            inputs_embeds = self.embed_tokens(input_ids)
+            check_token_ids("input_ids", input_ids, num_ids(self.config, self.config.vocab_size))
+            if inputs_embeds is None:
+                inputs_embeds = self.embed_tokens(within_vocabulary(input_ids, self.config))
         embedded = given(inputs_embeds)  # (B, S, E)
         check_vectors("inputs_embeds", embedded, self.config.embedding_size, "embedding_size")
         if attention_mask is not None:
@@ -163,6 +185,7 @@ class RnnSeq2SeqEncoder(RnnSeq2SeqPreTrainedModel):
             final_cell_state=torch.stack([s[1] for s in states], dim=1)
             if len(states[0]) > 1
             else None,
+            source_ids=input_ids if copies else None,
         )
 
 
@@ -239,6 +262,7 @@ def make_decoder(config: RnnSeq2SeqConfig) -> RecurrentDecoder:
         key_size=config.source_state_size,
         num_heads=config.num_attention_heads,
         dropout=config.attention_dropout,
+        with_coverage=config.coverage_attention,
     )
     if config.attention_query == "previous":
         stack = make_stack(
@@ -272,7 +296,10 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
 
     def new_cache(self) -> RecurrentCache:
         """Return an empty cache with room for every carried state."""
-        return RecurrentCache(self.config.num_decoder_layers + self.config.input_feeding)
+        config = self.config
+        return RecurrentCache(
+            config.num_decoder_layers + config.input_feeding + config.coverage_attention
+        )
 
     def project_memory(
         self, encoder_outputs: RecurrentEncoderOutput
@@ -303,7 +330,10 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
         return SourceMemory(keys, values, mask, summary)
 
     def _first_state(
-        self, encoder_outputs: RecurrentEncoderOutput, cache: RecurrentCache | None
+        self,
+        encoder_outputs: RecurrentEncoderOutput,
+        memory: SourceMemory,
+        cache: RecurrentCache | None,
     ) -> DecoderState:
         carried = None if cache is None else cache.get_states()
         if carried is not None:
@@ -311,10 +341,16 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             carried = [tuple(part.to(device) for part in state) for state in carried]
             num_layers = self.config.num_decoder_layers
             return DecoderState(
-                carried[:num_layers], carried[num_layers][0] if self.config.input_feeding else None
+                carried[:num_layers],
+                carried[num_layers][0] if self.config.input_feeding else None,
+                carried[-1][0] if self.config.coverage_attention else None,
             )
         layers = self.bridge(encoder_outputs)
-        return DecoderState(layers, self.recurrence.first_fed(layers[-1][0]))
+        return DecoderState(
+            layers,
+            self.recurrence.first_fed(layers[-1][0]),
+            self.recurrence.first_coverage(memory),
+        )
 
     @can_return_tuple
     def forward(
@@ -357,8 +393,9 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
                 "Pass exactly one of decoder_input_ids and decoder_inputs_embeds to the decoder."
             )
         if input_ids is not None:
-            check_token_ids("decoder_input_ids", input_ids, self.config.target_vocab_size)
-            inputs_embeds = self.embed_tokens(input_ids)
+            limit = num_ids(self.config, self.config.target_vocab_size)
+            check_token_ids("decoder_input_ids", input_ids, limit)
+            inputs_embeds = self.embed_tokens(within_vocabulary(input_ids, self.config))
         if encoder_outputs is None:
             raise ValueError("The decoder needs encoder_outputs, got None.")
         if output_attentions is None:
@@ -417,10 +454,11 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
                 "decoder_attention_mask", attention_mask, embedded.shape[:2], "the decoder input"
             )
         layout = SequenceLayout(attention_mask, reverse=False, like=embedded)
+        memory = self._source_memory(encoder_outputs, encoder_attention_mask)
         run = self.recurrence(
             layout.arrange(embedded),
-            self._first_state(encoder_outputs, past_key_values),
-            self._source_memory(encoder_outputs, encoder_attention_mask),
+            self._first_state(encoder_outputs, memory, past_key_values),
+            memory,
             keep_mask=None
             if layout.keep_mask is None
             else layout.arrange(layout.keep_mask[:, :, None])[:, :, 0],
@@ -453,10 +491,7 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
             output_hidden_states = self.config.output_hidden_states
         if use_cache:
             past_key_values = self.new_cache() if past_key_values is None else past_key_values
-            carried = [*run.state.layers] + (
-                [(run.state.fed,)] if run.state.fed is not None else []
-            )
-            past_key_values.update_states(carried, embedded.shape[1])
+            past_key_values.update_states(run.state.carried(), embedded.shape[1])
         readout = self.output_dropout(run.readout)  # (B, T, D)
         hidden_states = (embedded, *run.layer_outputs[:-1], readout)
         return BaseModelOutputWithPastAndCrossAttentions(
@@ -587,6 +622,12 @@ def as_encoder_output(encoder_outputs: Any, config: RnnSeq2SeqConfig) -> Recurre
                 f"attention_scorer={config.attention_scorer!r}), but encoder_outputs has no "
                 f"{name}. Pass what model.get_encoder()(..., return_dict=True) returned."
             )
+    if config.pointer_generator and encoder_outputs.source_ids is None:
+        raise ValueError(
+            "pointer_generator copies words of the source, so it must know their ids, but "
+            "encoder_outputs has no source_ids. Pass input_ids, beside inputs_embeds too, or what "
+            "model.get_encoder()(input_ids, return_dict=True) returned."
+        )
     return encoder_outputs
 
 
@@ -609,6 +650,14 @@ class RnnSeq2SeqForConditionalGeneration(
                 self.output_projection = nn.Linear(width, config.embedding_size, bias=False)
             width = config.embedding_size
         self.lm_head = nn.Linear(width, config.target_vocab_size)
+        self.pointer = None
+        if config.pointer_generator:
+            self.pointer = PointerGenerator(
+                source_size=config.source_state_size,
+                state_size=config.hidden_size,
+                embedding_size=config.embedding_size,
+                num_extra=config.max_copied_words,
+            )
         self.post_init()
 
     @can_return_tuple
@@ -648,15 +697,19 @@ class RnnSeq2SeqForConditionalGeneration(
 
         Returns:
             Loss in nats per target token (with labels), logits (B, T, V), and what was asked for.
-            The loss is smoothed in training mode only, so that exp(loss) of an evaluation is a
-            perplexity.
+            The loss is smoothed, and coverage added, in training mode only, so that exp(loss) of an
+            evaluation is a perplexity. With `pointer_generator` the logits are log-probabilities
+            over the vocabulary and the words to copy, (B, T, V + max_copied_words), the smallest
+            number there is at those that the source does not hold; such a label counts as the
+            unknown token.
 
         Raises:
             ValueError: if inputs are missing, doubled, out of range or do not fit, or no label is
                 left to predict.
         """
         if labels is not None:
-            check_token_ids("labels", labels, self.config.target_vocab_size, ignored=IGNORED_LABEL)
+            limit = num_ids(self.config, self.config.target_vocab_size)
+            check_token_ids("labels", labels, limit, ignored=IGNORED_LABEL)
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -666,6 +719,16 @@ class RnnSeq2SeqForConditionalGeneration(
                 "to read. (Trainer's label_smoothing_factor takes labels away: set label_smoothing "
                 "in the config instead, or let the collator make decoder_input_ids.)"
             )
+        config, has_pointer = self.config, self.pointer is not None
+        if has_pointer and encoder_outputs is None:
+            encoder_outputs = self.model.encoder(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                inputs_embeds=inputs_embeds,
+                output_hidden_states=output_hidden_states,
+                return_dict=True,
+            )
+        reads_weights = has_pointer or (self.training and config.coverage_loss_weight > 0)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -676,12 +739,22 @@ class RnnSeq2SeqForConditionalGeneration(
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
+            output_attentions=reads_weights or output_attentions,
+            output_hidden_states=has_pointer or output_hidden_states,
             return_dict=True,
         )
         logits = self.score_vocabulary(outputs.last_hidden_state)  # (B, T, V)
-        loss = None
+        loss, source_ids, dtype = None, None, logits.dtype
+        if self.pointer is not None:
+            source_ids = as_encoder_output(encoder_outputs, config).source_ids
+            logits = self.pointer(
+                logits,
+                given(outputs.cross_attentions)[0].mean(dim=1),
+                source_ids,
+                outputs.encoder_last_hidden_state,
+                outputs.last_hidden_state,
+                given(outputs.decoder_hidden_states)[0],
+            )  # (B, T, V + X), log-probabilities
         if labels is not None:
             if labels.shape != logits.shape[:2]:
                 raise ValueError(
@@ -689,21 +762,57 @@ class RnnSeq2SeqForConditionalGeneration(
                     f"got {tuple(labels.shape)}. Leave decoder_input_ids out, and the model makes "
                     f"them from the labels."
                 )
-            loss = token_loss(
-                logits,
-                labels,
-                smoothing=self.config.label_smoothing if self.training else 0.0,
-                num_items_in_batch=num_items_in_batch,
+            loss = self._loss(
+                logits, labels, source_ids, outputs.cross_attentions, num_items_in_batch
             )
+        with_attentions, with_states = (
+            getattr(config, name) if asked is None else asked
+            for name, asked in (
+                ("output_attentions", output_attentions),
+                ("output_hidden_states", output_hidden_states),
+            )
+        )
         return Seq2SeqLMOutput(
             loss=loss,
-            logits=logits,
+            logits=logits.to(dtype),
             past_key_values=outputs.past_key_values,
-            decoder_hidden_states=outputs.decoder_hidden_states,
-            cross_attentions=outputs.cross_attentions,
+            decoder_hidden_states=outputs.decoder_hidden_states if with_states else None,
+            cross_attentions=outputs.cross_attentions if with_attentions else None,
             encoder_last_hidden_state=outputs.encoder_last_hidden_state,
             encoder_hidden_states=outputs.encoder_hidden_states,
         )
+
+    def _loss(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        source_ids: Tensor | None,
+        attentions: tuple[Tensor, ...] | None,
+        num_items_in_batch: Tensor | int | None,
+    ) -> Tensor:
+        config = self.config
+        smoothing = config.label_smoothing if self.training else 0.0
+        if source_ids is None:
+            loss = token_loss(
+                logits, labels, smoothing=smoothing, num_items_in_batch=num_items_in_batch
+            )
+        else:
+            is_held = held_words(source_ids, config.vocab_size, config.max_copied_words)  # (B, X)
+            copied = (labels - config.vocab_size).clamp(min=0)
+            is_lost = (labels >= config.vocab_size) & ~is_held.gather(1, copied)
+            loss = mixture_loss(
+                logits,
+                labels.masked_fill(is_lost, given(config.unk_token_id)),
+                vocab_size=config.vocab_size,
+                smoothing=smoothing,
+                num_items_in_batch=num_items_in_batch,
+            )
+        if self.training and config.coverage_loss_weight > 0:
+            repeated = coverage_penalty(given(attentions)[0].mean(dim=1))  # (B, T)
+            total = repeated.masked_fill(labels == IGNORED_LABEL, 0.0).sum()
+            total = total / count_targets(labels, num_items_in_batch)
+            loss = loss + config.coverage_loss_weight * total
+        return loss
 
     def score_vocabulary(self, hidden_states: Tensor) -> Tensor:
         """Return logits: (B, T, D) -> (B, T, V)."""

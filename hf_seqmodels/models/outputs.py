@@ -29,6 +29,7 @@ class RecurrentEncoderOutput(ModelOutput):
         final_cell_state: last cell state of every layer, (B, L, D); LSTM only.
         attention_keys: keys projected once per sentence, kept through generation.
         attention_values: values projected once per sentence, kept through generation.
+        source_ids: the source, (B, S), where its words can be copied.
     """
 
     last_hidden_state: Tensor | None = None
@@ -38,6 +39,7 @@ class RecurrentEncoderOutput(ModelOutput):
     final_cell_state: Tensor | None = None
     attention_keys: Tensor | None = None
     attention_values: Tensor | None = None
+    source_ids: Tensor | None = None
 
 
 @dataclass
@@ -90,6 +92,36 @@ def token_loss(
     total = F.cross_entropy(
         logits, labels, ignore_index=IGNORED_LABEL, label_smoothing=smoothing, reduction="sum"
     )
+    return total / count_targets(labels, num_items_in_batch)
+
+
+def mixture_loss(
+    log_probabilities: Tensor,
+    labels: Tensor,
+    *,
+    vocab_size: int,
+    smoothing: float = 0.0,
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
+    """Return the loss of `token_loss` under a distribution that is no softmax of one layer.
+
+    Args:
+        log_probabilities: log p in nats, (B, T, V + X); p may be 0 behind the first V.
+        labels: target token ids, (B, T); positions equal to -100 are skipped.
+        vocab_size: V, the tokens that `smoothing` is spread over.
+        smoothing: as in `token_loss`.
+        num_items_in_batch: as in `token_loss`.
+
+    Returns:
+        Scalar, in nats per counted token.
+    """
+    labels = labels.to(log_probabilities.device, torch.long)
+    is_counted = labels != IGNORED_LABEL
+    chosen = log_probabilities.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)  # (B, T)
+    total = -(1 - smoothing) * chosen.masked_fill(~is_counted, 0.0).sum()
+    if smoothing:
+        means = log_probabilities[..., :vocab_size].mean(dim=-1)  # (B, T)
+        total = total - smoothing * means.masked_fill(~is_counted, 0.0).sum()
     return total / count_targets(labels, num_items_in_batch)
 
 

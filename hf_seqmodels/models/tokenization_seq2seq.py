@@ -1,11 +1,12 @@
 # pyright: basic
-"""A source and a target tokenizer that travel as one."""
+"""Tokenizers of encoder-decoders: a source and a target side that travel as one, or one tokenizer
+whose unknown words can be copied."""
 
 import contextlib
 import copy
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import to_py_obj
 
 TARGET_FOLDER = "target_tokenizer"
+BLANK = "\u2581"  # how word-level and sub-word models write a blank at the head of a token
 # Where a tokenizer was read from, or what the new backend brings with it.
 _NOT_CARRIED_OVER = (
     "added_tokens_decoder",
@@ -41,7 +44,10 @@ _HUB_OPTIONS = (
 
 
 class Seq2SeqTokenizer(PreTrainedTokenizerFast):
-    """A tokenizer for sources that carries the tokenizer for targets with it.
+    """A tokenizer for sources that carries the tokenizer for targets with it; or one tokenizer for
+    both whose unknown words can be copied.
+
+    The pair, made by `Seq2SeqTokenizer.from_pair(source_tokenizer, target_tokenizer)`:
 
     The tokenizer itself is the source side: ids, vocabulary, special tokens, padding and truncation
     are those of the source tokenizer. The target side, `target_tokenizer`, encodes `text_target`
@@ -58,7 +64,12 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
     then both sides load without the package by
     `AutoTokenizer.from_pretrained(name, trust_remote_code=True)`.
 
-    Make one with `Seq2SeqTokenizer.from_pair(source_tokenizer, target_tokenizer)`.
+    For models with `pointer_generator`, made by `Seq2SeqTokenizer.for_copying(tokenizer)`: the k-th
+    distinct unknown word of a source has the id `len(tokenizer) + k`, in this source and in the
+    target that is encoded with it, up to `max_copied_words` of them; other unknown words have the
+    id of the unknown token (the extended vocabulary of See et al. 2017, arXiv:1704.04368, section
+    2.2). Such ids mean something beside their source alone, so `decode` and `batch_decode` take
+    the text of the `source`.
     """
 
     # No __init__: a tokenizer class that has one is rebuilt from its vocabulary instead of being
@@ -97,18 +108,46 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
                     f"one, got {ids[0]} and {ids[1]}. Train both with train_tokenizer, which fixes "
                     "these ids."
                 )
-        options = {
-            name: value
-            for name, value in copy.deepcopy(source_tokenizer.init_kwargs).items()
-            if name not in _NOT_CARRIED_OVER
-        }
-        options |= source_tokenizer.special_tokens_map
-        for name in ("model_max_length", "padding_side", "truncation_side", "model_input_names"):
-            options[name] = getattr(source_tokenizer, name)
-        options["target_folder"] = TARGET_FOLDER
-        pair = cls(tokenizer_object=source_tokenizer.backend_tokenizer, **options)
+        pair = cls(**_options_of(source_tokenizer), target_folder=TARGET_FOLDER)
         pair.target_tokenizer = copy.deepcopy(target_tokenizer)
         return pair
+
+    @classmethod
+    def for_copying(
+        cls, tokenizer: PreTrainedTokenizerFast, *, max_copied_words: int = 32
+    ) -> "Seq2SeqTokenizer":
+        """Give the unknown words of every source ids of their own; the tokenizer stays as it is.
+
+        Args:
+            tokenizer: encodes sources and targets.
+            max_copied_words: how many distinct unknown words of one source have an id, the
+                `max_copied_words` of the model's config.
+
+        Returns:
+            The tokenizer.
+
+        Raises:
+            ValueError: if it is no fast tokenizer, is a pair, has no unknown token, or the number
+                is not positive.
+        """
+        if not isinstance(tokenizer, PreTrainedTokenizerFast) or isinstance(tokenizer, cls):
+            raise ValueError(
+                "Copying needs one fast tokenizer for sources and targets, got "
+                f"{type(tokenizer).__name__}. Make it with train_tokenizer from the texts of both."
+            )
+        if tokenizer.unk_token_id is None:
+            raise ValueError(
+                "Copying is for unknown words, but the tokenizer has no unknown token. Train one "
+                'with train_tokenizer(model="word"), or leave it as it is: it knows everything.'
+            )
+        if max_copied_words < 1:
+            raise ValueError(f"max_copied_words must be at least 1, got {max_copied_words}.")
+        return cls(**_options_of(tokenizer), max_copied_words=max_copied_words)
+
+    @property
+    def max_copied_words(self) -> int:
+        """How many unknown words of a source have an id of their own; 0 without copying."""
+        return self.init_kwargs.get("max_copied_words", 0)
 
     @classmethod
     def from_pretrained(
@@ -175,12 +214,17 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
         Raises:
             ValueError: if there is neither text nor text_target.
         """
-        if self.target_tokenizer is None or text_target is None:
-            return super().__call__(text, text_pair, text_target, text_pair_target, **kwargs)
         max_target_length = kwargs.pop("max_target_length", None)
         options = dict(kwargs)
         if max_target_length is not None:
             options["max_length"] = max_target_length
+        if self.max_copied_words and text is not None:
+            encode = super().__call__
+            return self._encode_with_copies(encode, text, text_pair, text_target, kwargs, options)
+        if self.target_tokenizer is None or text_target is None:
+            if text is None:
+                kwargs = options
+            return super().__call__(text, text_pair, text_target, text_pair_target, **kwargs)
         targets = self.target_tokenizer(text_target, text_pair_target, **options)
         if text is None:
             return targets
@@ -188,22 +232,148 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
         encoding["labels"] = targets["input_ids"]
         return encoding
 
+    def _encode_with_copies(
+        self,
+        encode: Callable[..., BatchEncoding],
+        text: Any,
+        text_pair: Any,
+        text_target: Any,
+        source_options: dict[str, Any],
+        target_options: dict[str, Any],
+    ) -> BatchEncoding:
+        """Encode sources and their targets, with ids for the unknown words of the sources."""
+        sources = [text] if isinstance(text, str) else list(text)
+        if text_pair is not None or not all(isinstance(source, str) for source in sources):
+            raise ValueError(
+                "Where unknown words are copied, a source must be one text, got "
+                f"{'a pair of texts' if text_pair is not None else repr(sources[0])}. Join what "
+                "belongs together to one text."
+            )
+        encoding = encode(text, **source_options)
+        ids_of_words = [
+            self._number_words(source, row)
+            for source, row in zip(sources, encoding.encodings, strict=True)
+        ]
+        _write_ids(
+            encoding, text, map(self._unknown_words, sources, encoding.encodings), ids_of_words
+        )
+        if text_target is not None:
+            targets = [text_target] if isinstance(text_target, str) else list(text_target)
+            target_encoding = encode(text_target, **target_options)
+            words = map(self._unknown_words, targets, target_encoding.encodings)
+            _write_ids(target_encoding, text_target, words, ids_of_words)
+            encoding["labels"] = target_encoding["input_ids"]
+        return encoding
+
+    def _unknown_words(self, text: str, encoding: Any) -> list[tuple[int, str]]:
+        """Return position and token of what the tokenizer does not know of a text."""
+        backend = self.backend_tokenizer
+        has_blanks = "Metaspace" in repr(backend.decoder)
+        begins_with_blank = has_blanks and "prepend_scheme=always" in repr(backend.decoder)
+        added = self.added_tokens_decoder.keys() - {self.unk_token_id}
+        words = []
+        for position, token_id in enumerate(encoding.ids):
+            start, end = encoding.offsets[position]
+            word = text[start:end]
+            if token_id != self.unk_token_id or word in ("", self.unk_token):
+                continue
+            if backend.normalizer is not None:
+                word = backend.normalizer.normalize_str(word)
+            if has_blanks:
+                word = word.replace(" ", BLANK)
+            follows_added = position > 0 and encoding.ids[position - 1] in added
+            is_first = start == 0 or follows_added
+            if begins_with_blank and is_first and not word.startswith(BLANK):
+                word = BLANK + word
+            words.append((position, word))
+        return words
+
+    def _number_words(self, source: str, encoding: Any) -> dict[str, int]:
+        """Return the id of each unknown word of a source that has one."""
+        words = dict.fromkeys(word for _, word in self._unknown_words(source, encoding))
+        return {word: len(self) + k for k, word in enumerate(list(words)[: self.max_copied_words])}
+
     def decode(
-        self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any
+        self, token_ids: Any, skip_special_tokens: bool = False, source: Any = None, **kwargs: Any
     ) -> str | list[str]:
         """Return the text of target token ids, or the texts of several rows.
 
         Args:
             token_ids: one row of ids or several.
             skip_special_tokens: leave out `<pad>`, `</s>` and the like.
+            source: text of the source, or one for each row, where words are copied from it. Without
+                it such words are unknown; a tokenizer that does not copy looks at none.
             **kwargs: as for any tokenizer.
 
         Returns:
             The text, or a list of texts.
+
+        Raises:
+            ValueError: if there is not one source for each row.
         """
+        if self.max_copied_words:
+            return self._decode_with_copies(token_ids, skip_special_tokens, source, **kwargs)
         if self.target_tokenizer is None:
             return self.decode_source(token_ids, skip_special_tokens, **kwargs)
         return self.target_tokenizer.decode(token_ids, skip_special_tokens, **kwargs)
+
+    def _decode_with_copies(
+        self, token_ids: Any, skip_special_tokens: bool, source: Any, **kwargs: Any
+    ) -> str | list[str]:
+        rows = to_py_obj(token_ids)
+        if isinstance(rows, int) or not rows or not isinstance(rows[0], (list, tuple)):
+            row = [rows] if isinstance(rows, int) else list(rows)
+            return self._decode_row(row, skip_special_tokens, source, **kwargs)
+        sources = [source] * len(rows) if source is None or isinstance(source, str) else source
+        if len(sources) != len(rows):
+            raise ValueError(
+                f"source must be one text for each row of token ids, {len(rows)}, got "
+                f"{len(sources)}. Repeat a source that has several outputs."
+            )
+        return [
+            self._decode_row(list(row), skip_special_tokens, text, **kwargs)
+            for row, text in zip(rows, sources, strict=True)
+        ]
+
+    def _decode_row(
+        self, row: list[int], skip_special_tokens: bool, source: str | None, **kwargs: Any
+    ) -> str:
+        size = len(self)
+        if all(token < size for token in row):
+            return str(super().decode(row, skip_special_tokens, **kwargs))
+        special = set(self.all_special_ids) if skip_special_tokens else set()
+        tokens = self.target_tokens(row, source)
+        kept = [
+            token
+            for token_id, token in zip(row, tokens, strict=True)
+            if token_id not in special and not (skip_special_tokens and token == self.unk_token)
+        ]
+        decoder = self.backend_tokenizer.decoder
+        return " ".join(kept) if decoder is None else decoder.decode(kept)
+
+    def target_tokens(self, token_ids: Sequence[int], source: str | None = None) -> list[str]:
+        """Return the tokens of one target, those of words that are copied included.
+
+        Args:
+            token_ids: one row of ids.
+            source: text of the source; without it words to copy are unknown.
+
+        Returns:
+            One token per id.
+        """
+        side = self if self.target_tokenizer is None else self.target_tokenizer
+        words: list[str] = []
+        if source is not None and self.max_copied_words:
+            encoding = super().__call__(source).encodings[0]
+            words = list(self._number_words(source, encoding))
+        size = len(side)
+        copied = {size + k: word for k, word in enumerate(words)}
+        known = side.convert_ids_to_tokens(
+            [token if token < size else side.unk_token_id for token in token_ids]
+        )
+        return [
+            copied.get(token_id, token) for token_id, token in zip(token_ids, known, strict=True)
+        ]
 
     def decode_source(
         self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any
@@ -278,6 +448,35 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
         # pushing looks at the time of the folder, which rewriting the files in it does not change
         os.utime(folder)
         return (*files, *target_files)
+
+
+def _options_of(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+    """Return what makes a tokenizer of another class the same."""
+    options = {
+        name: value
+        for name, value in copy.deepcopy(tokenizer.init_kwargs).items()
+        if name not in _NOT_CARRIED_OVER
+    }
+    options |= tokenizer.special_tokens_map
+    for name in ("model_max_length", "padding_side", "truncation_side", "model_input_names"):
+        options[name] = getattr(tokenizer, name)
+    return options | {"tokenizer_object": tokenizer.backend_tokenizer}
+
+
+def _write_ids(
+    encoding: BatchEncoding,
+    texts: Any,
+    words: Iterable[list[tuple[int, str]]],
+    ids_of_words: Sequence[dict[str, int]],
+) -> None:
+    """Put the ids of unknown words into the rows of an encoding."""
+    for index, (row_words, known) in enumerate(zip(words, ids_of_words, strict=True)):
+        ids = encoding["input_ids"]
+        is_flat = isinstance(texts, str) and isinstance(ids, list)
+        row = ids if is_flat else ids[index]
+        for position, word in row_words:
+            if word in known:
+                row[position] = known[word]
 
 
 def _names_code(folder: str | os.PathLike) -> bool:

@@ -34,6 +34,8 @@ def embed(case: Case, model) -> tuple[dict[str, torch.Tensor], dict[str, torch.T
     embeddings = {}
     for side in case.grid.sides:
         tokens = batch.pop(side.tokens)
+        if side is case.grid.sides[0] and case.grid.keeps_ids(model.config):
+            batch[side.tokens] = tokens
         width = embedding_tables(case, model)[side.tokens].weight.shape[1]
         embeddings[side.tokens] = torch.randn(*tokens.shape, width, dtype=torch.float64)
         batch[side.embeds] = embeddings[side.tokens].requires_grad_()

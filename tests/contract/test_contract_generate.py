@@ -106,7 +106,7 @@ def test_a_mode_writes_the_same_with_and_without_a_cache_and_pads_behind_the_end
 @pytest.mark.parametrize("case", representative_cases("cache", generates=True))
 def test_sampled_rows_of_one_batch_end_early_and_late(case):
     model = case.model()
-    result = write(case, model, do_sample=True, num_return_sequences=12)
+    result = write(case, model, do_sample=True, num_return_sequences=30)
     assert_ended_and_padded(result, model.config, is_beam=False)
     lengths = {len(sequence) for sequence in result.sequences(model.config)}
     assert len(lengths) > 1
@@ -272,6 +272,8 @@ def test_generate_returns_states_and_weights_of_every_step(case, num_beams):
     num_rows = len(case.rows()) * num_beams
     assert result.tokens.shape[1] <= num_steps <= STEPS
     vocab_size = getattr(model.config, case.written_side.vocab_size)
+    if case.grid.keeps_ids(model.config):
+        vocab_size += model.config.max_copied_words
     for scores in (*outputs.scores, *outputs.logits):
         assert scores.shape == (num_rows, vocab_size)
     if len(case.grid.sides) == 1:

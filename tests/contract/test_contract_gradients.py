@@ -150,7 +150,12 @@ def test_embeddings_may_take_the_place_of_ids(case):
     tables = embedding_tables(case, model)
     embedded = dict(batch)
     for side in case.grid.sides:
-        embedded[side.embeds] = tables[side.tokens](embedded.pop(side.tokens))
+        tokens = embedded.pop(side.tokens)
+        if case.grid.keeps_ids(model.config):
+            is_copied = tokens >= model.config.vocab_size
+            embedded |= {side.tokens: tokens} if side is case.grid.sides[0] else {}
+            tokens = tokens.masked_fill(is_copied, model.config.unk_token_id)
+        embedded[side.embeds] = tables[side.tokens](tokens)
     actual = model(**embedded)
     assert torch.equal(actual.logits, expected.logits)
     assert torch.equal(actual.loss, expected.loss)

@@ -24,6 +24,7 @@ def assert_loss_is_plain(case: Case, model, batch, *, smoothing: float = 0.0):
         smoothing=smoothing,
         label_shift=case.grid.label_shift,
         keep=batch.get(case.written_side.keep),
+        num_smoothed=getattr(model.config, case.written_side.vocab_size),
     )
     assert outputs.loss.item() == pytest.approx(expected, rel=1e-10)
 
@@ -88,8 +89,13 @@ def test_num_items_in_batch_divides_the_sum(case, as_tensor):
     batch = pad_rows(case, model.config).batch
     num_items = torch.tensor(57) if as_tensor else 57
     outputs = model(**batch, num_items_in_batch=num_items)
-    shift = case.grid.label_shift
-    expected = plain_loss(outputs.logits.detach(), batch["labels"], num_items=57, label_shift=shift)
+    expected = plain_loss(
+        outputs.logits.detach(),
+        batch["labels"],
+        num_items=57,
+        label_shift=case.grid.label_shift,
+        num_smoothed=getattr(model.config, case.written_side.vocab_size),
+    )
     assert outputs.loss.item() == pytest.approx(expected, rel=1e-10)
 
 

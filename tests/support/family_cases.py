@@ -65,6 +65,8 @@ class Grid:
         no_dropout: options that turn off every dropout and whatever else training alone adds but
             label smoothing.
         dropout: options that turn dropout on, in every case.
+        keeps_ids: whether the ids of the first side stay where embeddings take their place, for a
+            config, since words of theirs are copied.
         has_holes: whether padding may stand between the tokens of a row, for a config.
         ties: names of the parameters of the head that a config makes one, in sets.
         label_shift: positions that the loss moves labels by against logits, 1 where the model reads
@@ -85,6 +87,7 @@ class Grid:
     refused_caches: tuple[str, ...] = ()
     no_dropout: Mapping[str, Any] = field(default_factory=dict)
     dropout: Mapping[str, Any] = field(default_factory=dict)
+    keeps_ids: Callable[[PreTrainedConfig], bool] = lambda config: False
     has_holes: Callable[[PreTrainedConfig], bool] = lambda config: True
     ties: Callable[[PreTrainedConfig], list[set[str]]] = lambda config: []
     label_shift: int = 0

@@ -14,6 +14,7 @@ def plain_loss(
     num_items: int | None = None,
     label_shift: int = 0,
     keep: Tensor | None = None,
+    num_smoothed: int | None = None,
 ) -> float:
     """Return - sum_t [(1 - s) log p(y_t) + s/V sum_v log p(v)] / N over the targets that count.
 
@@ -24,6 +25,7 @@ def plain_loss(
         num_items: N; None counts the targets.
         label_shift: the logits at t score the label at t + label_shift.
         keep: 1 at real tokens, which alone have logits and labels, (B, T); None is everywhere.
+        num_smoothed: V, where there are more scores than tokens to spread over; None is all.
     """
     if logits.dim() == 2:
         logits, labels = logits[:, None], labels[:, None]
@@ -36,7 +38,8 @@ def plain_loss(
                 continue
             largest = max(scores)
             log_sum = largest + math.log(sum(math.exp(score - largest) for score in scores))
-            spread = sum(log_sum - score for score in scores) / len(scores)
+            smoothed = scores[:num_smoothed]
+            spread = sum(log_sum - score for score in smoothed) / len(smoothed)
             total += (1 - smoothing) * (log_sum - scores[label]) + smoothing * spread
             count += 1
     return total / (count if num_items is None else num_items)

@@ -63,6 +63,13 @@ BRIDGES: dict[str, dict[str, Any]] = {
 CONNECTIONS = ("none", "residual", "highway", "dense")
 NO_ATTENTION: dict[str, Any] = {"attention_scorer": None}
 COPY = BRIDGES["copy"]
+# room for 4 words behind the vocabulary of 19
+POINTER = {
+    "decoder_vocab_size": None,
+    "pointer_generator": True,
+    "max_copied_words": 4,
+    "unk_token_id": 3,
+}
 ONE_LAYER = {"num_encoder_layers": 1, "num_decoder_layers": 1}
 
 
@@ -212,6 +219,30 @@ def representatives() -> dict[str, dict[str, Any]]:
             share_embeddings=True,
             tie_word_embeddings=True,
         ),
+        # copying, and attention that knows what it has attended to
+        "coverage_previous": mix(
+            attention("additive", "previous"), coverage_attention=True, coverage_loss_weight=0.5
+        ),
+        "coverage_feeding": mix(
+            CELLS["lstm"], attention("additive", "feeding"), coverage_attention=True
+        ),
+        "coverage_loss_alone": mix(attention("multi_head", "current"), coverage_loss_weight=0.5),
+        "pointer": mix(attention("additive", "current"), POINTER),
+        "pointer_with_coverage": mix(
+            CELLS["lstm"],
+            attention("additive", "previous"),
+            POINTER,
+            coverage_attention=True,
+            coverage_loss_weight=0.5,
+            label_smoothing=0.2,
+            max_copied_words=2,
+        ),
+        "pointer_of_heads": mix(
+            attention("multi_head", "feeding"),
+            POINTER,
+            share_embeddings=True,
+            tie_word_embeddings=True,
+        ),
         # what only training sees, and what tools read
         "dropout": mix(
             CELLS["lstm"],
@@ -259,13 +290,19 @@ LENGTHS = ((7, 2), (4, 5), (1, 3), (6, 1), (3, 4), (5, 2), (2, 5), (7, 3))
 
 
 def make_rows(config: PreTrainedConfig, num_rows: int = 3) -> list[Row]:
-    """Return rows of 1 to 7 source and 1 to 5 target tokens; of three, no two are as long."""
+    """Return rows of 1 to 7 source and 1 to 5 target tokens; of three, no two are as long. Where
+    words can be copied, a source has some behind the vocabulary, and its target one of them."""
     generator = torch.Generator().manual_seed(7)
     rows = []
+    num_ids = config.vocab_size
+    if getattr(config, "pointer_generator", False):
+        num_ids += config.max_copied_words
     for num_source, num_target in itertools.islice(itertools.cycle(LENGTHS), num_rows):
         labels = torch.randint(config.target_vocab_size, (num_target,), generator=generator)
         start = torch.tensor([config.decoder_start_token_id])
-        source = torch.randint(config.vocab_size, (num_source,), generator=generator)
+        source = torch.randint(num_ids, (num_source,), generator=generator)
+        copied = source[source >= config.vocab_size][:1]
+        labels[: len(copied)] = copied
         rows.append(
             {
                 "input_ids": source,
@@ -286,8 +323,14 @@ RNN_SEQ2SEQ = Grid(
     full=full_grid(),
     fixed_fields=frozenset({"is_encoder_decoder"}),
     ties=ties,
-    no_dropout={"embedding_dropout": 0.0, "hidden_dropout": 0.0, "attention_dropout": 0.0},
+    no_dropout={
+        "embedding_dropout": 0.0,
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "coverage_loss_weight": 0.0,
+    },
     dropout={"embedding_dropout": 0.3, "hidden_dropout": 0.3},
     tiny_vocabulary={"decoder_vocab_size": 5},
+    keeps_ids=lambda config: config.pointer_generator,
     refused_caches=("static", "offloaded", "offloaded_static", "quantized"),
 )
