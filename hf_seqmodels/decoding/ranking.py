@@ -6,8 +6,9 @@ Shapes: B batch, K beams, S source length.
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
+
+from hf_seqmodels.models.pipeline_seq2seq_generation import length_divisor, log_coverage
 
 LengthNormalization = Literal["power", "gnmt"]
 LENGTH_NORMALIZATIONS = ("power", "gnmt")
@@ -62,8 +63,7 @@ class Ranking:
         Returns:
             What its log-probability is divided by.
         """
-        base = length if self.length_normalization == "power" else (5 + length) / 6
-        return base**self.length_penalty
+        return length_divisor(length, self.length_penalty, self.length_normalization)
 
     def coverage(self, attention_sums: Tensor, source_mask: Tensor) -> Tensor:
         """Return cp(X, Y).
@@ -76,6 +76,4 @@ class Ranking:
         Returns:
             The penalty, at most 0, (...).
         """
-        tiny = torch.finfo(attention_sums.dtype).tiny  # attention that has underflowed
-        terms = attention_sums.clamp(min=tiny, max=1.0).log()
-        return self.coverage_penalty * (terms * source_mask.to(terms.dtype)).sum(dim=-1)
+        return self.coverage_penalty * log_coverage(attention_sums, source_mask)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from hf_seqmodels.decoding.ranking import Ranking
@@ -23,8 +22,10 @@ from hf_seqmodels.evaluation.model_inputs import (
 )
 from hf_seqmodels.models.pipeline_seq2seq_generation import (
     cross_attention,
+    decode_rows,
     forced_pass,
     generate_rows,
+    rows_log_coverage,
     token_log_probabilities,
 )
 
@@ -180,6 +181,7 @@ def _search(
             model,
             tokenizer,
             batch.select(sources),
+            [batch.sources[source] for source in sources],
             found.prompts[rows],
             [found.token_ids[row] for row in rows],
             ranking,
@@ -194,6 +196,7 @@ def _scored(
     model: Any,
     tokenizer: Any,
     inputs: dict[str, Tensor],
+    sources: Sequence[str],
     prompts: Tensor,
     token_rows: list[list[int]],
     ranking: Ranking,
@@ -209,12 +212,10 @@ def _scored(
     coverage = [0.0] * len(token_rows)
     if wants:
         source_mask = inputs["attention_mask"]  # (R, S)
-        weights = cross_attention(model, outputs, targets, source_mask.shape[1], layer).float()
-        lengths = torch.tensor([len(row) for row in token_rows], device=weights.device)
-        written = torch.arange(weights.shape[1], device=weights.device) < lengths.unsqueeze(1)
-        sums = (weights * written.unsqueeze(-1)).sum(dim=1)  # (R, S)
-        coverage = ranking.coverage(sums, source_mask).tolist()
-    texts = side.batch_decode(token_rows, skip_special_tokens=True)
+        weights = cross_attention(model, outputs, targets, source_mask.shape[1], layer)
+        coverage = rows_log_coverage(weights, token_rows, source_mask)  # (R)
+        coverage = (ranking.coverage_penalty * coverage).tolist()
+    texts = decode_rows(tokenizer, token_rows, sources, skip_special_tokens=True)
     hypotheses = []
     for tokens, text, values, covered in zip(
         token_rows, texts, log_probabilities, coverage, strict=True

@@ -96,6 +96,7 @@ class Seq2SeqGenerationPipeline(Pipeline):
                 "target side. Load both with AutoTokenizer.from_pretrained, with hf_seqmodels "
                 "imported or with trust_remote_code=True."
             )
+        check_copying(self.tokenizer, config)
         self.model.eval()
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
@@ -121,9 +122,12 @@ class Seq2SeqGenerationPipeline(Pipeline):
             list of sources a list of such lists, for what is read one by one an iterator.
             Each has `generated_text`. `generated_token_ids` (T,) go up to the end token, which is
             included. With scores: `log_probability` of these tokens given the source and
-            `token_log_probabilities`, both in nats and the model's own, and `score` =
-            log_probability / T ** length_penalty, in beam search its `sequences_scores`; outputs
-            that beam search had ruled out and returned for lack of others are left out then.
+            `token_log_probabilities`, both in nats and the model's own, and `score`, what beam
+            search ranks by (its `sequences_scores` where nothing bends the probabilities):
+            log_probability / T ** length_penalty; with `length_normalization="gnmt"` of the
+            package's beam search log_probability / ((5 + T) / 6) ** length_penalty, and with its
+            `coverage_penalty` that times the coverage of the source on top. Outputs that beam
+            search had ruled out and returned for lack of others are left out then.
             `alignment` is a dictionary of `source_tokens`, `target_tokens`, `source_is_special`,
             `target_is_special` and `weights` (T, S): in row t the attention, along this output's
             beam, with which token t was predicted.
@@ -181,7 +185,7 @@ class Seq2SeqGenerationPipeline(Pipeline):
         source: Any,
         truncation: bool | str | None = None,
         max_source_length: int | None = None,
-    ) -> dict[str, list[int]]:
+    ) -> dict[str, Any]:
         """Encode one source.
 
         Args:
@@ -191,9 +195,9 @@ class Seq2SeqGenerationPipeline(Pipeline):
             max_source_length: longest source in tokens, or None.
 
         Returns:
-            Its `input_ids`, at least one: where the tokenizer gives none, an end token. A list, not
-            a tensor: batches are padded later, on the right, whatever the tokenizer says (BART and
-            Marian would read shifted positions otherwise).
+            The `source`, and its `input_ids`, at least one: where the tokenizer gives none, an end
+            token. A list, not a tensor: batches are padded later, on the right, whatever the
+            tokenizer says (BART and Marian would read shifted positions otherwise).
 
         Raises:
             ValueError: if the source is not a text, or no positive length is known to cut it at.
@@ -212,7 +216,8 @@ class Seq2SeqGenerationPipeline(Pipeline):
         tokenizer: Any = self.tokenizer
         ids = list(tokenizer(source, **cut)["input_ids"])
         end = tokenizer.eos_token_id
-        return {"input_ids": ids or [pad_id_of(tokenizer) if end is None else end]}
+        ids = ids or [pad_id_of(tokenizer) if end is None else end]
+        return {"input_ids": ids, "source": source}
 
     def _longest_source(self) -> int:
         """Return the most source tokens that model and tokenizer allow."""
@@ -233,8 +238,8 @@ class Seq2SeqGenerationPipeline(Pipeline):
         """Search for one source or, where `input_ids` holds rows, for a batch of them."""
         rows = model_inputs["input_ids"]
         if isinstance(rows[0], list):
-            return {"input_ids": rows, "outputs": self._search(rows, **options)}
-        return {"input_ids": rows, "outputs": self._search([rows], **options)[0]}
+            return {**model_inputs, "outputs": self._search(rows, **options)}
+        return {**model_inputs, "outputs": self._search([rows], **options)[0]}
 
     def _search(
         self,
@@ -251,7 +256,7 @@ class Seq2SeqGenerationPipeline(Pipeline):
         if generate_setting(self.model, generate_kwargs, "stop_strings") is not None:
             generate_kwargs = {"tokenizer": target_side(self.tokenizer), **generate_kwargs}
         found = generate_rows(self.model, inputs, keep_scores=return_scores, **generate_kwargs)
-        length_penalty = generate_setting(self.model, generate_kwargs, "length_penalty", 1.0)
+        ranking = ranking_settings(self.model, generate_kwargs) if return_scores else {}
         num_outputs = len(found.token_ids) // len(source_rows)
         kept = [row for row, possible in enumerate(found.is_possible) if possible]
         outputs: list[list[dict[str, Any]]] = [[] for _ in source_rows]
@@ -266,10 +271,12 @@ class Seq2SeqGenerationPipeline(Pipeline):
                     found.prompts[rows],
                     [record["token_ids"] for record in records],
                     pad_id_of(target_side(self.tokenizer)),
-                    output_attentions=return_alignments,
+                    output_attentions=return_alignments or bool(ranking.get("coverage_penalty")),
                 )
                 if return_scores:
-                    add_scores(records, token_log_probabilities(forced, targets), length_penalty)
+                    add_scores(
+                        self.model, records, forced, targets, attention_mask[sources], **ranking
+                    )
                 if return_alignments:
                     weights = cross_attention(
                         self.model, forced, targets, input_ids.shape[1], **alignment_options
@@ -291,7 +298,7 @@ class Seq2SeqGenerationPipeline(Pipeline):
         """Turn the outputs of one source into what the user reads.
 
         Args:
-            model_outputs: what `_forward` found, with the `input_ids` of the source.
+            model_outputs: what `_forward` found, with the `source` and its `input_ids`.
             return_text: whether to decode.
             return_tensors: whether to return the token ids.
             skip_special_tokens: whether to leave special tokens out of the text.
@@ -304,7 +311,7 @@ class Seq2SeqGenerationPipeline(Pipeline):
         Raises:
             ValueError: if nothing was asked for.
         """
-        target = target_side(self.tokenizer)
+        target, source = target_side(self.tokenizer), model_outputs["source"]
         options: dict[str, Any] = {"skip_special_tokens": skip_special_tokens}
         if clean_up_tokenization_spaces is not None:
             options["clean_up_tokenization_spaces"] = clean_up_tokenization_spaces
@@ -313,7 +320,9 @@ class Seq2SeqGenerationPipeline(Pipeline):
             token_ids, weights = output.pop("token_ids"), output.pop("weights", None)
             result: dict[str, Any] = {}
             if return_text:
-                result["generated_text"] = target.decode(token_ids, **options)
+                result["generated_text"] = decode_rows(
+                    self.tokenizer, [token_ids], [source], **options
+                )[0]
             if return_tensors:
                 result["generated_token_ids"] = torch.tensor(token_ids, dtype=torch.long)
             result |= output
@@ -326,7 +335,7 @@ class Seq2SeqGenerationPipeline(Pipeline):
                 alignment: dict[str, Any] = {"weights": weights.tolist()}
                 for side, (tokenizer, ids) in sides.items():
                     special = set(tokenizer.all_special_ids)
-                    alignment[f"{side}_tokens"] = readable_tokens(tokenizer, ids)
+                    alignment[f"{side}_tokens"] = readable_tokens(tokenizer, ids, source)
                     alignment[f"{side}_is_special"] = [token in special for token in ids]
                 result["alignment"] = alignment
             if not result:
@@ -343,11 +352,62 @@ def target_side(tokenizer: Any) -> Any:
     return getattr(tokenizer, "target_tokenizer", None) or tokenizer
 
 
-def readable_tokens(tokenizer: Any, token_ids: Sequence[int]) -> list[str]:
+def copies_words(tokenizer: Any) -> bool:
+    """Tell whether words of the source have ids of their own, see `Seq2SeqTokenizer`."""
+    return bool(getattr(tokenizer, "max_copied_words", 0))
+
+
+def check_copying(tokenizer: Any, config: Any) -> None:
+    """Refuse a tokenizer and a model that disagree on which ids are words to copy.
+
+    Args:
+        tokenizer: the tokenizer, or the pair of tokenizers.
+        config: of the model.
+
+    Raises:
+        ValueError: if they do.
+    """
+    if not copies_words(tokenizer):
+        return
+    copied = config.max_copied_words if getattr(config, "pointer_generator", False) else 0
+    if config.vocab_size != len(tokenizer) or copied < tokenizer.max_copied_words:
+        raise ValueError(
+            f"The tokenizer gives words to copy the ids from {len(tokenizer)}, up to "
+            f"{tokenizer.max_copied_words} of them, but the model has vocab_size="
+            f"{config.vocab_size} and copies {copied}. Use the tokenizer that was saved with the "
+            "model, or make one with Seq2SeqTokenizer.for_copying(tokenizer, max_copied_words=...)."
+        )
+
+
+def decode_rows(
+    tokenizer: Any, token_rows: Sequence[Sequence[int]], sources: Sequence[str], **options: Any
+) -> list[str]:
+    """Return the texts of target rows, of which each has its source: words may be copied from it.
+
+    Args:
+        tokenizer: the tokenizer, or the pair of tokenizers.
+        token_rows: target token ids.
+        sources: one source text per row.
+        **options: of `batch_decode`.
+
+    Returns:
+        One text per row.
+    """
+    if copies_words(tokenizer):
+        options["source"] = list(sources)
+    return target_side(tokenizer).batch_decode(token_rows, **options) if len(token_rows) else []
+
+
+def readable_tokens(
+    tokenizer: Any, token_ids: Sequence[int], source: str | None = None
+) -> list[str]:
     """Return the tokens as a reader knows them: byte-level ones as characters, "▁" for a blank.
 
-    A piece of a character stays in its byte-level spelling.
+    A piece of a character stays in its byte-level spelling. Words that are copied are those of the
+    source.
     """
+    if copies_words(tokenizer):
+        return tokenizer.target_tokens(list(token_ids), source)
     tokens = list(tokenizer.convert_ids_to_tokens(list(token_ids)))
     decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
     if "ByteLevel" not in repr(decoder):
@@ -538,18 +598,102 @@ def token_log_probabilities(outputs: Any, targets: Tensor) -> Tensor:
     return chosen - logits.logsumexp(dim=-1)
 
 
-def normalized_score(log_probability: float, length: int, length_penalty: float) -> float:
-    """Return log_probability / length ** length_penalty, the number that beam search ranks by."""
-    return log_probability / max(length, 1) ** length_penalty
+def ranking_settings(model: Any, generate_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what beam search ranks by; all but the length penalty only the package's own knows."""
+    return {
+        "length_penalty": generate_setting(model, generate_kwargs, "length_penalty", 1.0),
+        "length_normalization": generate_kwargs.get("length_normalization") or "power",
+        "coverage_penalty": generate_kwargs.get("coverage_penalty") or 0.0,
+        "coverage_layer": generate_kwargs.get("coverage_layer", -1),
+    }
+
+
+def length_divisor(length: int, length_penalty: float, length_normalization: str) -> float:
+    """Return what the log-probability of an output is divided by in its score.
+
+    Args:
+        length: its tokens, the end token included.
+        length_penalty: the exponent.
+        length_normalization: "power", length ** length_penalty, or "gnmt", ((5 + length) / 6) **
+            length_penalty (Wu et al. 2016, arXiv:1609.08144, equation 14).
+
+    Returns:
+        The divisor.
+    """
+    return (length if length_normalization == "power" else (5 + length) / 6) ** length_penalty
+
+
+def log_coverage(attention_sums: Tensor, source_mask: Tensor) -> Tensor:
+    """Return how much of the source was attended to: sum_i log min(sum_j p_ij, 1).
+
+    Source: Wu et al. 2016, arXiv:1609.08144, equation 14.
+
+    Args:
+        attention_sums: attention that each source token has received, summed over the target
+            tokens, (..., S).
+        source_mask: 1 = real source token, broadcastable to (..., S).
+
+    Returns:
+        At most 0, (...).
+    """
+    tiny = torch.finfo(attention_sums.dtype).tiny  # attention that has underflowed
+    terms = attention_sums.clamp(min=tiny, max=1.0).log()
+    return (terms * source_mask.to(terms.dtype)).sum(dim=-1)
+
+
+def rows_log_coverage(
+    weights: Tensor, token_rows: Sequence[Sequence[int]], source_mask: Tensor
+) -> Tensor:
+    """Return `log_coverage` of the rows of a forced pass.
+
+    Args:
+        weights: attention with which each target token was predicted, (R, T, S).
+        token_rows: the targets, whose lengths tell padding.
+        source_mask: 1 = real source token, (R, S).
+
+    Returns:
+        At most 0, (R,).
+    """
+    lengths = torch.tensor([len(row) for row in token_rows], device=weights.device)
+    written = torch.arange(weights.shape[1], device=weights.device) < lengths.unsqueeze(1)  # (R, T)
+    return log_coverage((weights.float() * written.unsqueeze(-1)).sum(dim=1), source_mask)
 
 
 def add_scores(
-    records: Sequence[dict[str, Any]], log_probabilities: Tensor, length_penalty: float
+    model: Any,
+    records: Sequence[dict[str, Any]],
+    outputs: Any,
+    targets: Tensor,
+    source_mask: Tensor,
+    *,
+    length_penalty: float,
+    length_normalization: str,
+    coverage_penalty: float,
+    coverage_layer: int | Literal["mean"],
 ) -> None:
-    """Add the numbers of its `token_ids` to each record; log_probabilities (R, T)."""
-    for record, row in zip(records, log_probabilities.tolist(), strict=True):
+    """Add the numbers of its `token_ids` to each record.
+
+    Args:
+        model: the model.
+        records: with their `token_ids`.
+        outputs: of a forced pass over them, with attentions where coverage counts.
+        targets: of that pass, (R, T).
+        source_mask: 1 = real source token, (R, S).
+        length_penalty: see `length_divisor`.
+        length_normalization: see `length_divisor`.
+        coverage_penalty: what `log_coverage` is multiplied with.
+        coverage_layer: decoder layer whose attention counts, or "mean".
+    """
+    token_rows = [record["token_ids"] for record in records]
+    coverage = [0.0] * len(records)
+    if coverage_penalty:
+        weights = cross_attention(model, outputs, targets, source_mask.shape[1], coverage_layer)
+        coverage = rows_log_coverage(weights, token_rows, source_mask).tolist()
+    log_probabilities = token_log_probabilities(outputs, targets).tolist()  # (R, T)
+    for record, row, covered in zip(records, log_probabilities, coverage, strict=True):
         row = row[: len(record["token_ids"])]
-        record["score"] = normalized_score(sum(row), len(row), length_penalty)
+        divisor = length_divisor(max(len(row), 1), length_penalty, length_normalization)
+        record["score"] = sum(row) / divisor + coverage_penalty * covered
         record |= {"log_probability": sum(row), "token_log_probabilities": row}
 
 

@@ -1,6 +1,7 @@
 """pipeline("seq2seq-generation") against generate() with decoding, n-best lists and alignments."""
 
 import itertools
+import math
 
 import datasets
 import pytest
@@ -17,6 +18,7 @@ from transformers import (
 from transformers.pipelines.pt_utils import KeyDataset
 
 from hf_seqmodels.data import Seq2SeqTokenizer, train_tokenizer
+from hf_seqmodels.decoding import beam_search
 from hf_seqmodels.evaluation import EnsembleForSeq2SeqLM, alignments, n_best
 from hf_seqmodels.models.pipeline_seq2seq_generation import Seq2SeqGenerationPipeline
 from tiny_encoder_decoders import MODELS, make_bart, make_rnn, make_t5, make_tokenizer
@@ -179,6 +181,65 @@ def test_length_penalty_of_the_model_and_of_a_configuration_counts():
         length = len(output["token_log_probabilities"])
         assert output["score"] == pytest.approx(output["log_probability"] / length**penalty)
         assert length > 1
+
+
+def score_by_hand(output, *, alpha, beta=0.0, gnmt=False):
+    """Equation 14 of Wu et al. 2016, or the score of generate(), in plain loops."""
+    log_probability = math.fsum(output["token_log_probabilities"])
+    length = len(output["token_log_probabilities"])
+    divisor = (5 + length) ** alpha / (5 + 1) ** alpha if gnmt else length**alpha
+    coverage = 0.0
+    for column in zip(*output["alignment"]["weights"], strict=True):
+        coverage += math.log(min(sum(column), 1.0))
+    return log_probability / divisor + beta * coverage
+
+
+@pytest.mark.parametrize(
+    ("options", "by_hand"),
+    [
+        ({"length_normalization": "gnmt", "length_penalty": 0.6}, {"alpha": 0.6, "gnmt": True}),
+        ({"coverage_penalty": 0.3}, {"alpha": 1.0, "beta": 0.3}),
+        (
+            {
+                "length_normalization": "gnmt",
+                "length_penalty": 1.4,
+                "coverage_penalty": 0.5,
+                "coverage_layer": 0,
+            },
+            {"alpha": 1.4, "beta": 0.5, "gnmt": True},
+        ),
+    ],
+    ids=["gnmt", "coverage", "both"],
+)
+@pytest.mark.parametrize("name", ["transformer", "rnn_gru_additive"])
+def test_scores_are_what_the_beam_search_of_the_package_ranks_by(name, options, by_hand):
+    settings = {"custom_generate": beam_search, "num_beams": 4, "max_new_tokens": 6, **options}
+    pipe = make_pipe(name, seed=1)
+    results = pipe(
+        SOURCES,
+        batch_size=4,
+        num_return_sequences=3,
+        return_scores=True,
+        return_alignments=True,
+        alignment_layer=options.get("coverage_layer", -1),
+        **settings,
+    )
+    for source, outputs in zip(SOURCES[:3], results, strict=False):
+        scores = [output["score"] for output in outputs]
+        for output in outputs:
+            total = sum(output["token_log_probabilities"])
+            assert output["log_probability"] == pytest.approx(total)
+            assert output["score"] == pytest.approx(score_by_hand(output, **by_hand), abs=2e-5)
+        found = pipe.model.generate(
+            **pipe.tokenizer(source, return_tensors="pt", return_token_type_ids=False),
+            num_return_sequences=3,
+            return_dict_in_generate=True,
+            output_scores=True,
+            **settings,
+        )
+        assert scores == pytest.approx(found.sequences_scores.tolist(), abs=2e-5)
+    (alone,) = pipe(SOURCES[0], return_scores=True, **settings)
+    assert alone["score"] == pytest.approx(results[0][0]["score"], abs=2e-5)
 
 
 @pytest.mark.parametrize("name", ATTENDING)
