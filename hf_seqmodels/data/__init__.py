@@ -9,6 +9,8 @@ Every name below is loaded on first use, so that importing the package stays lig
 | `read_pairs` | a JSON Lines, JSON, CSV or TSV file as a dataset of sources and targets |
 | `read_documents`, `token_blocks` | documents for language models, rows of tokens from them |
 | `read_texts` | one column of such a file, or the lines of a text file |
+| `read_pharaoh`, `write_pharaoh` | word alignments, `0-0 1-2`, a line per pair of texts |
+| `parse_pharaoh`, `format_pharaoh` | one such line |
 | `question_windows`, `QuestionCollator` | questions and windows of contexts, answers as spans |
 | `word_label_windows`, `labels_of_words` | labels of words on rows of sub-words, and back |
 | `train_tokenizer`, `TOKENIZER_MODELS` | char, symbol, word, bpe, wordpiece, unigram tokenizers |
@@ -40,6 +42,12 @@ if TYPE_CHECKING:
     from hf_seqmodels.data.documents import read_documents
     from hf_seqmodels.data.masking import MaskEpochs, MaskingCollator
     from hf_seqmodels.data.packing import token_blocks
+    from hf_seqmodels.data.pharaoh import (
+        format_pharaoh,
+        parse_pharaoh,
+        read_pharaoh,
+        write_pharaoh,
+    )
     from hf_seqmodels.data.readers import read_pairs, read_texts
     from hf_seqmodels.data.sentence_pairs import RowTemplate, next_sentence_pairs
     from hf_seqmodels.data.subword_dropout import ResampledPairs, with_bpe_dropout
@@ -66,17 +74,21 @@ __all__ = [
     "TokenBudgetBatchSampler",
     "WordStarts",
     "date_splits",
+    "format_pharaoh",
     "generate_dates",
     "labels_of_words",
     "next_sentence_pairs",
+    "parse_pharaoh",
     "question_windows",
     "read_documents",
     "read_pairs",
+    "read_pharaoh",
     "read_texts",
     "token_blocks",
     "train_tokenizer",
     "with_bpe_dropout",
     "word_label_windows",
+    "write_pharaoh",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -99,16 +111,20 @@ __getattr__, __dir__ = lazy_exports(
         "TokenBudgetBatchSampler": "batching",
         "WordStarts": "word_starts",
         "date_splits": "dates",
+        "format_pharaoh": "pharaoh",
         "generate_dates": "dates",
         "next_sentence_pairs": "sentence_pairs",
         "labels_of_words": "word_labels",
+        "parse_pharaoh": "pharaoh",
         "question_windows": "context_windows",
         "read_documents": "documents",
         "read_pairs": "readers",
+        "read_pharaoh": "pharaoh",
         "read_texts": "readers",
         "token_blocks": "packing",
         "train_tokenizer": "tokenizer_training",
         "word_label_windows": "word_labels",
+        "write_pharaoh": "pharaoh",
         "with_bpe_dropout": "subword_dropout",
     },
 )

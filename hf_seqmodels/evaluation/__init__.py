@@ -10,6 +10,7 @@ Every name below is loaded on first use, so that importing the package stays lig
 | `n_best`, `Hypothesis` | the best outputs of each source with the model's own log-probabilities |
 | `score_targets`, `TargetScore` | log-probabilities of given targets (forced decoding) |
 | `alignments`, `Alignment` | cross-attention of each output token over the source tokens |
+| `symmetrize` | links of words from models of both directions |
 | `answer_questions`, `Answers`, `Answer` | answers to questions: pieces of their contexts |
 | `best_answers` | the same from logits that are computed already |
 | `entities` | the named entities of a tagged sentence |
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from hf_seqmodels.evaluation.named_entities import entities
     from hf_seqmodels.evaluation.perplexity import CorpusPerplexity, corpus_perplexity
     from hf_seqmodels.evaluation.question_answering import answer_questions
+    from hf_seqmodels.evaluation.symmetrization import symmetrize
     from hf_seqmodels.evaluation.target_scoring import TargetScore, score_targets
 
 __all__ = [
@@ -64,6 +66,7 @@ __all__ = [
     "metric_path",
     "n_best",
     "score_targets",
+    "symmetrize",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -91,5 +94,6 @@ __getattr__, __dir__ = lazy_exports(
         "metric_path": "metric_loading",
         "n_best": "n_best_lists",
         "score_targets": "target_scoring",
+        "symmetrize": "symmetrization",
     },
 )

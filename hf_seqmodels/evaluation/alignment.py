@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hf_seqmodels.data.pharaoh import format_pharaoh
 from hf_seqmodels.models.pipeline_seq2seq_generation import WORD_START
 
 CONTINUATION = "##"  # wordpiece
@@ -46,11 +47,14 @@ class Alignment:
                 )
             object.__setattr__(self, flags, value)
 
-    def to_pharaoh(self, *, threshold: float | None = None, keep_special: bool = False) -> str:
-        """Return the links in the Pharaoh format: pairs `i-j`, source-target, counted from zero.
+    def links(
+        self, *, threshold: float | None = None, keep_special: bool = False
+    ) -> list[tuple[int, int]]:
+        """Return which tokens belong together: pairs of source and target, counted from zero.
 
         Special tokens have no links and are not counted, so the indices are those of the text's own
         tokens. A target token that attends most to a special source token stays without a link.
+        Links of words are those of `merge_words()`.
 
         Args:
             threshold: link every pair of at least this weight; None links each target token to the
@@ -58,7 +62,7 @@ class Alignment:
             keep_special: whether to link and count special tokens like any other.
 
         Returns:
-            Pairs separated by blanks, in order of source, then target.
+            Pairs in order of source, then target.
 
         Raises:
             ValueError: if the threshold is not in (0, 1].
@@ -68,15 +72,32 @@ class Alignment:
                 f"threshold must be in (0, 1], got {threshold}. "
                 "Leave it out to link each target token to its largest weight."
             )
-        links = np.zeros(self.weights.shape, dtype=bool)
+        is_linked = np.zeros(self.weights.shape, dtype=bool)
         if threshold is not None:
-            links = self.weights >= threshold
+            is_linked = self.weights >= threshold
         elif self.source_tokens:
-            links[np.arange(len(links)), self.weights.argmax(axis=1)] = True
+            is_linked[np.arange(len(is_linked)), self.weights.argmax(axis=1)] = True
         if not keep_special:
-            links = links[~np.array(self.target_is_special, dtype=bool)]
-            links = links[:, ~np.array(self.source_is_special, dtype=bool)]
-        return " ".join(f"{source}-{target}" for source, target in np.argwhere(links.T))
+            is_linked = is_linked[~np.array(self.target_is_special, dtype=bool)]
+            is_linked = is_linked[:, ~np.array(self.source_is_special, dtype=bool)]
+        return [(int(source), int(target)) for source, target in np.argwhere(is_linked.T)]
+
+    def to_pharaoh(self, *, threshold: float | None = None, keep_special: bool = False) -> str:
+        """Return the links in the Pharaoh format: pairs `i-j`, source-target, counted from zero.
+
+        `hf_seqmodels.data.write_pharaoh` writes the `links` of many, `read_pharaoh` reads them.
+
+        Args:
+            threshold: see `links`.
+            keep_special: see `links`.
+
+        Returns:
+            Pairs separated by blanks, in order of source, then target.
+
+        Raises:
+            ValueError: if the threshold is not in (0, 1].
+        """
+        return format_pharaoh(self.links(threshold=threshold, keep_special=keep_special))
 
     def merge_words(self) -> "Alignment":
         """Return the alignment between words, where tokens are parts of words.

@@ -5,6 +5,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from hf_seqmodels.data import parse_pharaoh
 from hf_seqmodels.evaluation import Alignment
 from hf_seqmodels.models.pipeline_seq2seq_generation import readable_tokens
 
@@ -62,6 +63,22 @@ def test_pharaoh_of_nothing_is_empty():
     assert Alignment([], [], np.zeros((0, 0))).to_pharaoh() == ""
     assert Alignment(["a"], [], np.zeros((0, 1))).to_pharaoh() == ""
     assert Alignment([], ["a"], np.zeros((1, 0))).to_pharaoh() == ""
+
+
+def test_links_come_back_from_their_pharaoh_line(alignment):
+    for options in ({}, {"threshold": 0.2}, {"keep_special": True}):
+        links = alignment.links(**options)
+        assert all(type(number) is int for link in links for number in link)
+        assert parse_pharaoh(alignment.to_pharaoh(**options)) == links
+    assert alignment.links() == [(0, 1), (1, 0)]
+
+
+def test_links_of_words_count_words():
+    special = [False, False, False, True]
+    tokens = ["▁un", "▁ch", "at", "</s>"], ["▁c", "at", "▁a", "</s>"]
+    words = Alignment(*tokens, WEIGHTS, special, special).merge_words()
+    assert words.to_pharaoh() == "1-0", "by hand: cat 0.3 0.6 0.1, a 0.2 0.2 0.6"
+    assert words.to_pharaoh(threshold=0.2) == "0-0 0-1 1-0 1-1"
 
 
 @pytest.mark.parametrize("threshold", [0, -0.1, 1.5])
