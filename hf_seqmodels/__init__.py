@@ -5,7 +5,8 @@ tasks with `pipeline()`; it does nothing else. What stands around the models loa
 `hf_seqmodels.data` (tokenizers, files, batches), `hf_seqmodels.evaluation` (metrics, decoding,
 n-best lists, alignments), `hf_seqmodels.decoding` (searches beyond generate()),
 `hf_seqmodels.analysis` (plots), `hf_seqmodels.conversion` (models of transformers, both ways),
-`hf_seqmodels.model_cards` (README.md of checkpoints) and `hf_seqmodels.hub` (export, push).
+`hf_seqmodels.model_cards` (README.md of checkpoints), `hf_seqmodels.hub` (export, push) and
+`hf_seqmodels.onnx` (graphs that run without torch).
 """
 
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ from hf_seqmodels.models.modeling_transformer_seq2seq import (
 from hf_seqmodels.models.pipeline_seq2seq_generation import Seq2SeqGenerationPipeline
 
 if TYPE_CHECKING:
-    from hf_seqmodels import analysis, conversion, data, decoding, evaluation, hub, model_cards
+    from hf_seqmodels import analysis, conversion, data, decoding, evaluation, hub, model_cards, onnx
 
 __version__ = "0.1.0.dev0"
 
@@ -83,6 +84,7 @@ __all__ = [
     "evaluation",
     "hub",
     "model_cards",
+    "onnx",
     "register",
 ]
 
@@ -92,7 +94,7 @@ __getattr__, __dir__ = lazy_exports(
         name: name
         for name in (
             *("analysis", "conversion", "data", "decoding", "evaluation", "hub"),
-            "model_cards",
+            *("model_cards", "onnx"),
         )
     },
 )

@@ -9,7 +9,10 @@ import pytest
 
 import hf_seqmodels
 
-PACKAGES = ("analysis", "conversion", "data", "decoding", "evaluation", "hub", "model_cards")
+PACKAGES = (
+    *("analysis", "conversion", "data", "decoding", "evaluation", "hub", "model_cards"),
+    "onnx",
+)
 BASELINE = "from transformers import GenerationMixin, PreTrainedModel"
 
 # What `import hf_seqmodels` may load beyond the baseline, besides itself: the small modules of
@@ -56,6 +59,9 @@ LOADED_WHEN_USED = {
     "evaluate",
     "jiwer",
     "matplotlib",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
     "pandas",
     "pyarrow",
     "sacrebleu",

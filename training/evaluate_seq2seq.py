@@ -7,20 +7,22 @@
 
 Several models are averaged at every step; they must share their tokenizers. A single model gets the
 figures that run_seq2seq.py has for it at the end of its run. The output folder holds metrics.json
-and predictions.jsonl. Options may stand in a recipe; `--help` lists them.
+and predictions.jsonl, and on request alignments of the outputs: alignments.html to explore,
+alignments.png, alignments.pharaoh. Options may stand in a recipe; `--help` lists them.
 """
 
-import copy
 import logging
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import run_folder
 import run_report
+from evaluation_arguments import OPTION_CLASSES, SEARCH_OPTIONS, EvaluationArguments
+from output_rules import OutputRules, RuleArguments, check_rules, make_rules, rules_record
 from script_arguments import parse_arguments
 from script_models import ModelArguments, load_pretrained
 from seq2seq_arguments import DataTrainingArguments
@@ -35,107 +37,27 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase, set_see
 from transformers.utils.logging import disable_progress_bar
 
 import hf_seqmodels  # noqa: F401  (registers the model types)
-from hf_seqmodels.decoding import decode_minimum_risk, encode_bad_words, replace_unknown_words
-from hf_seqmodels.evaluation import EnsembleForSeq2SeqLM, Hypothesis, decode_corpus, n_best
+from hf_seqmodels.data import write_pharaoh
+from hf_seqmodels.decoding import decode_minimum_risk, replace_unknown_words
+from hf_seqmodels.evaluation import (
+    EnsembleForSeq2SeqLM,
+    Hypothesis,
+    alignments,
+    decode_corpus,
+    n_best,
+)
 from hf_seqmodels.model_cards import shell_command, without_folders
 
 logger = logging.getLogger("evaluate_seq2seq")
 
 PREDICTIONS_FILE = "predictions.jsonl"
-OWN_FILES = (run_folder.FINISHED_FILE, PREDICTIONS_FILE, run_folder.STAGING_FOLDER)
-
-
-def options_of(dataclass_type: type, *names: str) -> list[tuple[str, Any, Any]]:
-    """Take some options over from another script.
-
-    Args:
-        dataclass_type: holds them.
-        *names: of the options.
-
-    Returns:
-        Fields for `make_dataclass`.
-    """
-    chosen = [option for option in fields(dataclass_type) if option.name in names]
-    return [(option.name, option.type, copy.copy(option)) for option in chosen]
-
-
-@dataclass
-class EvaluationArguments:
-    """Which models are evaluated, where, and where the figures go."""
-
-    model_name_or_path: list[str] | None = field(
-        default=None,
-        metadata={"help": "Checkpoint (folder or Hub name); several are one ensemble."},
-    )
-    output_dir: str | None = field(
-        default=None, metadata={"help": "Folder for metrics.json and predictions.jsonl."}
-    )
-    per_device_eval_batch_size: int = field(
-        default=64, metadata={"help": "Sources decoded at a time."}
-    )
-    device: str | None = field(
-        default=None, metadata={"help": "Where to compute, such as cuda; default: the CPU."}
-    )
-    length_normalization: str | None = field(
-        default=None,
-        metadata={
-            "choices": ["power", "gnmt"],
-            "help": "What length_penalty is the exponent of: the length (power, the default), or "
-            "(5 + length) / 6 as in Wu et al. 2016 (gnmt).",
-        },
-    )
-    coverage_penalty: float | None = field(
-        default=None,
-        metadata={"help": "Weight of the coverage penalty of Wu et al. 2016; default: none."},
-    )
-    num_beam_groups: int | None = field(
-        default=None, metadata={"help": "Groups that the beams are divided into, to differ."}
-    )
-    diversity_penalty: float | None = field(
-        default=None, metadata={"help": "What a token costs a group that comes later, in nats."}
-    )
-    avoid_words: list[str] | None = field(
-        default=None, metadata={"help": "Words that no output may contain."}
-    )
-    replace_unknown: bool = field(
-        default=False,
-        metadata={"help": "Put the source word of the highest attention for unknown tokens."},
-    )
-    minimum_risk: str | None = field(
-        default=None,
-        metadata={
-            "choices": ["chrf", "bleu", "edit"],
-            "help": "Instead of the likeliest output take the one of num_candidates samples that "
-            "is most like all of them by this measure (minimum Bayes risk).",
-        },
-    )
-    num_candidates: int = field(default=32, metadata={"help": "Samples for minimum_risk."})
-    seed: int = field(default=1, metadata={"help": "Of the samples for minimum_risk."})
-
-
-HubArguments = make_dataclass(
-    "HubArguments",
-    options_of(ModelArguments, "cache_dir", "model_revision", "token", "trust_remote_code"),
+PICTURE_FILE = "alignments.png"
+LINKS_FILE = "alignments.pharaoh"
+ALIGNMENT_FILES = (PICTURE_FILE, "alignments.html", LINKS_FILE)
+OWN_FILES = (
+    *(run_folder.FINISHED_FILE, PREDICTIONS_FILE, run_folder.STAGING_FOLDER),
+    *ALIGNMENT_FILES,
 )
-EvaluationDataArguments = make_dataclass(
-    "EvaluationDataArguments",
-    options_of(
-        DataTrainingArguments,
-        *("validation_file", "test_file", "dataset_name", "dataset_config_name"),
-        *("source_column", "target_column", "source_lang", "target_lang"),
-        *("tag_columns", "tag_separator", "source_prefix"),
-        *("max_eval_samples", "max_predict_samples", "max_source_length", "max_target_length"),
-        *("num_beams", "length_penalty", "num_return_sequences", "metrics"),
-        "overwrite_output_dir",
-    ),
-)
-SEARCH_OPTIONS = (
-    "length_normalization",
-    "coverage_penalty",
-    "num_beam_groups",
-    "diversity_penalty",
-)
-OPTION_CLASSES = (EvaluationArguments, HubArguments, EvaluationDataArguments)
 
 
 @dataclass
@@ -144,10 +66,27 @@ class Evaluation:
 
     argv: list[str]
     args: EvaluationArguments
+    rule_args: RuleArguments
     options: DataTrainingArguments
     corpus: Corpus
     tokenizer: PreTrainedTokenizerBase
     model: Any
+    rules: OutputRules = field(default_factory=OutputRules)
+
+
+@dataclass
+class Outputs:
+    """What was written for one part of the data.
+
+    Args:
+        texts: one per source.
+        targets: the same as token ids, where these are known.
+        hypotheses: n-best lists, where there are any.
+    """
+
+    texts: list[str]
+    targets: Sequence[str | list[int]]
+    hypotheses: list[list[Hypothesis]] | None = None
 
 
 def prepare(argv: Sequence[str]) -> Evaluation:
@@ -163,13 +102,14 @@ def prepare(argv: Sequence[str]) -> Evaluation:
         ValueError: if an option, a file, a model or their combination is wrong; nothing has been
             written then.
     """
-    args, hub_options, data_options = parse_arguments(OPTION_CLASSES, argv)
+    args, rule_args, hub_options, data_options = parse_arguments(OPTION_CLASSES, argv)
     options = DataTrainingArguments(**vars(data_options))
     names = args.model_name_or_path
     if not names:
         raise ValueError("no model: pass --model_name_or_path with one or more checkpoints.")
     check_output_dir(args.output_dir, overwrite=options.overwrite_output_dir)
     check_decoding(args, options)
+    check_rules(rule_args, samples=args.minimum_risk is not None)
     corpus = load_corpus(options)
     if not (corpus.validation or corpus.test):
         raise ValueError("nothing to evaluate: pass --validation_file or --test_file, or both.")
@@ -186,7 +126,12 @@ def prepare(argv: Sequence[str]) -> Evaluation:
     )
     check_lengths(model.config, {part: row_lengths(rows) for part, rows in encoded.items()})
     settle_decoding(model, tokenizer, options, None)
-    return Evaluation(list(argv), args, options, corpus, tokenizer, model)
+    parts = {"validation": corpus.validation, "test": corpus.test}
+    evaluation = Evaluation(list(argv), args, rule_args, options, corpus, tokenizer, model)
+    evaluation.rules = make_rules(rule_args, parts, tokenizer, model.generation_config)
+    if args.num_alignments or args.pharaoh:
+        alignments(model, tokenizer, [""], [[0]], progress=False)  # whether it has attention
+    return evaluation
 
 
 def check_decoding(args: EvaluationArguments, options: DataTrainingArguments) -> None:
@@ -211,6 +156,16 @@ def check_decoding(args: EvaluationArguments, options: DataTrainingArguments) ->
         raise ValueError(
             "replace_unknown changes the best output alone, but num_return_sequences asks for "
             f"{options.num_return_sequences}. Leave out the one or the other."
+        )
+    if args.num_alignments < 0:
+        raise ValueError(f"num_alignments must be at least 0, got {args.num_alignments}.")
+    threshold = args.pharaoh_threshold
+    if threshold is not None and not 0 < threshold <= 1:
+        raise ValueError(f"pharaoh_threshold must be above 0 and at most 1, got {threshold}.")
+    if threshold is not None and not args.pharaoh:
+        raise ValueError(
+            f"pharaoh_threshold={threshold} is one of alignments.pharaoh, which was not asked for. "
+            "Pass --pharaoh tokens or --pharaoh words, too."
         )
 
 
@@ -275,12 +230,21 @@ def run_all(evaluation: Evaluation) -> dict[str, Any]:
         "command": shell_command("python training/evaluate_seq2seq.py", evaluation.argv),
         "machine": run_report.machine(),
     }
+    parts = [part for part in ("validation", "test") if getattr(corpus, part)]
     with run_folder.staged(args.output_dir) as folder:
-        for part in ("validation", "test"):
-            if examples := getattr(corpus, part):
-                texts, hypotheses, record[part] = predict(evaluation, part)
-                # of the last part, the test where there is one
-                run_report.write_predictions(folder / PREDICTIONS_FILE, examples, texts, hypotheses)
+        for part in parts:
+            outputs, record[part] = predict(evaluation, part)
+            if part == parts[-1]:
+                run_report.write_predictions(
+                    folder / PREDICTIONS_FILE,
+                    getattr(corpus, part),
+                    outputs.texts,
+                    outputs.hypotheses,
+                )
+                write_alignments(evaluation, folder, part, outputs)
+        for name in ALIGNMENT_FILES:
+            if not (folder / name).exists():  # of the evaluation that is replaced
+                (Path(args.output_dir) / name).unlink(missing_ok=True)
         run_report.write_json(folder / run_folder.FINISHED_FILE, record)
     return record
 
@@ -294,14 +258,12 @@ def decoding_record(evaluation: Evaluation) -> dict[str, Any]:
     Returns:
         Settings for metrics.json.
     """
-    args = evaluation.args
+    args, rules = evaluation.args, rules_record(evaluation.rule_args)
     if args.minimum_risk:
-        names = ("minimum_risk", "num_candidates", "seed", "avoid_words")
-        return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    others = {"avoid_words": args.avoid_words, "replace_unknown": args.replace_unknown or None}
-    return beam_settings(evaluation.options, args) | {
-        name: value for name, value in others.items() if value
-    }
+        names = ("minimum_risk", "num_candidates", "seed")
+        return {name: getattr(args, name) for name in names} | rules
+    replaces = {"replace_unknown": True} if args.replace_unknown else {}
+    return beam_settings(evaluation.options, args) | rules | replaces
 
 
 def beam_settings(options: DataTrainingArguments, args: EvaluationArguments) -> dict[str, Any]:
@@ -321,9 +283,7 @@ def beam_settings(options: DataTrainingArguments, args: EvaluationArguments) -> 
     return settings | ({"length_penalty": options.length_penalty} if options.num_beams > 1 else {})
 
 
-def predict(
-    evaluation: Evaluation, part: str
-) -> tuple[list[str], list[list[Hypothesis]] | None, dict[str, Any]]:
+def predict(evaluation: Evaluation, part: str) -> tuple[Outputs, dict[str, Any]]:
     """Decode one part of the data and score it.
 
     Args:
@@ -331,55 +291,98 @@ def predict(
         part: validation or test.
 
     Returns:
-        The texts in the order of the data, the n-best lists if asked for, and the scores.
+        The outputs in the order of the data, and the scores.
     """
     options, examples = evaluation.options, getattr(evaluation.corpus, part)
-    arguments = {
+    arguments = shared_arguments(evaluation, part)
+    start = time.perf_counter()
+    outputs = decode(evaluation, arguments, evaluation.rules.arguments(part))
+    seconds = time.perf_counter() - start
+    scores, signatures = run_report.corpus_scores(options.metrics, outputs.texts, examples)
+    scores["seconds"] = round(seconds, 1)
+    return outputs, scores | ({"signatures": signatures} if signatures else {})
+
+
+def shared_arguments(evaluation: Evaluation, part: str) -> dict[str, Any]:
+    """Return the arguments of every function that works through one part of the data.
+
+    Args:
+        evaluation: the evaluation.
+        part: validation or test.
+
+    Returns:
+        The arguments.
+    """
+    options = evaluation.options
+    return {
         "model": evaluation.model,
         "tokenizer": evaluation.tokenizer,
-        "sources": [options.source_prefix + example.source for example in examples],
+        "sources": [
+            options.source_prefix + example.source for example in getattr(evaluation.corpus, part)
+        ],
         "batch_size": evaluation.args.per_device_eval_batch_size,
         "max_source_length": options.max_source_length,
         "device": evaluation.args.device,
     }
-    if evaluation.args.avoid_words:
-        words = encode_bad_words(evaluation.tokenizer, evaluation.args.avoid_words)
-        already = evaluation.model.generation_config.bad_words_ids or []
-        arguments["bad_words_ids"] = [*already, *words]
-    start = time.perf_counter()
-    texts, hypotheses = decode(evaluation, arguments)
-    seconds = time.perf_counter() - start
-    scores, signatures = run_report.corpus_scores(options.metrics, texts, examples)
-    scores["seconds"] = round(seconds, 1)
-    return texts, hypotheses, scores | ({"signatures": signatures} if signatures else {})
 
 
-def decode(
-    evaluation: Evaluation, arguments: dict[str, Any]
-) -> tuple[list[str], list[list[Hypothesis]] | None]:
+def decode(evaluation: Evaluation, arguments: dict[str, Any], rules: dict[str, Any]) -> Outputs:
     """Decode as the options say.
 
     Args:
         evaluation: the evaluation.
-        arguments: of every function that decodes.
+        arguments: of every function.
+        rules: arguments of those that search.
 
     Returns:
-        The texts, and the n-best lists if asked for.
+        The outputs, with token ids if they are needed for alignments.
     """
     args, options = evaluation.args, evaluation.options
     if args.minimum_risk:
         set_seed(args.seed)
         choices = decode_minimum_risk(
-            **arguments, utility=args.minimum_risk, num_candidates=args.num_candidates
+            **arguments, **rules, utility=args.minimum_risk, num_candidates=args.num_candidates
         )
-        return [choice.text for choice in choices], None
-    arguments = arguments | beam_settings(options, args)
+        texts = [choice.text for choice in choices]
+        return Outputs(texts, texts)
+    search = arguments | rules | beam_settings(options, args)
+    aligns = args.num_alignments or args.pharaoh
+    if options.num_return_sequences == 1 and not aligns:
+        decoder = replace_unknown_words if args.replace_unknown else decode_corpus
+        texts = decoder(**search)
+        return Outputs(texts, texts)
+    lists = n_best(**search, num_return_sequences=options.num_return_sequences)
+    texts = [found[0].text for found in lists]
+    rows = [found[0].token_ids for found in lists]
     if args.replace_unknown:
-        return replace_unknown_words(**arguments), None
-    if options.num_return_sequences > 1:
-        lists = n_best(**arguments, num_return_sequences=options.num_return_sequences)
-        return [found[0].text for found in lists], lists
-    return decode_corpus(**arguments), None
+        texts = replace_unknown_words(**arguments, targets=rows)
+    return Outputs(texts, rows, lists if options.num_return_sequences > 1 else None)
+
+
+def write_alignments(evaluation: Evaluation, folder: Path, part: str, outputs: Outputs) -> None:
+    """Write the attention of outputs over their sources: a page, a picture, links.
+
+    Args:
+        evaluation: the evaluation.
+        folder: where to write.
+        part: validation or test.
+        outputs: of that part.
+    """
+    args, arguments = evaluation.args, shared_arguments(evaluation, part)
+    sources = arguments["sources"]
+    drawn = run_report.drawn_places(sources, args.num_alignments)
+    places = list(range(len(sources))) if args.pharaoh else drawn
+    if not places:
+        return
+    arguments["sources"] = [sources[place] for place in places]
+    items = alignments(**arguments, targets=[outputs.targets[place] for place in places])
+    if drawn:
+        item_at = dict(zip(places, items, strict=True))
+        run_report.show_alignments(folder / PICTURE_FILE, [item_at[place] for place in drawn])
+    if args.pharaoh:
+        items = [item.merge_words() for item in items] if args.pharaoh == "words" else items
+        links = [item.links(threshold=args.pharaoh_threshold) for item in items]
+        write_pharaoh(folder / LINKS_FILE, links)
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ FINISHED_FILE = "metrics.json"  # written last, so its presence means that the r
 STAGING_FOLDER = "_unfinished"
 RUN_FILES = (
     *("README.md", "metrics.json", "predictions.jsonl", "samples.jsonl"),
-    *("alignments.png", "learning_curve.png"),
+    *("alignments.png", "alignments.html", "learning_curve.png"),
     *("config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json"),
     *(
         "tokenizer.json",

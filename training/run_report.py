@@ -14,8 +14,12 @@ from script_arguments import read_overrides
 from seq2seq_data import Example
 from transformers import PreTrainedModel, Trainer
 
-from hf_seqmodels.analysis import plot_alignments, plot_learning_curve
-from hf_seqmodels.evaluation import Hypothesis, alignments, load_metric
+from hf_seqmodels.analysis import (
+    plot_alignments,
+    plot_learning_curve,
+    write_alignment_page,
+)
+from hf_seqmodels.evaluation import Alignment, Hypothesis, alignments, load_metric
 from hf_seqmodels.model_cards import facts_of_run, render_card, shell_command, without_folders
 
 logger = logging.getLogger("run_seq2seq")
@@ -123,7 +127,7 @@ def draw_alignments(
     """Draw the attention of the model on a few sources spread over the data.
 
     Args:
-        path: the picture.
+        path: the picture; a page to explore, .html, is written beside it.
         model: any encoder-decoder; one without attention is passed over with a message.
         tokenizer: of the model.
         sources: the sources to choose from.
@@ -133,10 +137,7 @@ def draw_alignments(
     Returns:
         Whether there is a picture.
     """
-    short = [source for source in sources if 0 < len(source) <= LONGEST_DRAWN_SOURCE] or list(
-        sources
-    )
-    chosen = short[:: max(len(short) // max(num_items, 1), 1)][:num_items]
+    chosen = [sources[place] for place in drawn_places(sources, num_items)]
     if not chosen:
         return False
     try:
@@ -144,8 +145,36 @@ def draw_alignments(
     except ValueError as reason:
         logger.info(f"{path.name} is not drawn: {reason}")
         return False
-    plot_alignments(items, path)
+    show_alignments(path, items)
     return True
+
+
+def drawn_places(sources: Sequence[str], num_items: int) -> list[int]:
+    """Choose sources to draw, spread over the data; short ones where there are any.
+
+    Args:
+        sources: the sources to choose from.
+        num_items: how many at the most.
+
+    Returns:
+        Their places.
+    """
+    short = [
+        place for place, source in enumerate(sources) if 0 < len(source) <= LONGEST_DRAWN_SOURCE
+    ]
+    places = short or list(range(len(sources)))
+    return places[:: max(len(places) // max(num_items, 1), 1)][:num_items]
+
+
+def show_alignments(path: Path, items: Sequence[Alignment]) -> None:
+    """Draw alignments as a picture and as a page to explore.
+
+    Args:
+        path: the picture; the page is its neighbour with the ending .html.
+        items: at least one alignment.
+    """
+    plot_alignments(items, path)
+    write_alignment_page(items, path.with_suffix(".html"))
 
 
 def draw_learning_curve(

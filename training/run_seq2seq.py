@@ -49,6 +49,7 @@ from seq2seq_model import (
     check_lengths,
     load_or_make_model,
     load_or_train_tokenizer,
+    settle_copying,
     settle_decoding,
     target_side,
 )
@@ -66,6 +67,7 @@ import hf_seqmodels  # noqa: F401  (registers the model types)
 from hf_seqmodels.checkpoint_averaging import average_checkpoints, choose_checkpoints
 from hf_seqmodels.data import LengthGroupedBatchSampler, Seq2SeqCollator, TokenBudgetBatchSampler
 from hf_seqmodels.evaluation import decode_corpus, n_best
+from hf_seqmodels.models.pipeline_seq2seq_generation import decode_rows
 
 OPTION_CLASSES = (ModelArguments, DataTrainingArguments, Seq2SeqScriptArguments)
 MODEL_KIND = MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, "a registered encoder-decoder"
@@ -116,6 +118,7 @@ def prepare(argv: Sequence[str]) -> Run:
     model = load_or_make_model(model_options, tokenizer, args)
     if checkpoint is not None:
         check_same_model(checkpoint, model.config)
+    tokenizer = settle_copying(tokenizer, model.config)
     encoded = encode_corpus(corpus, tokenizer, options)
     lengths = {part: row_lengths(rows) for part, rows in encoded.items()}
     check_lengths(model.config, lengths)
@@ -287,24 +290,28 @@ def scorer(run: Run) -> Callable[[EvalPrediction], dict[str, float]]:
     examples = by_length(run.corpus.validation)
 
     def score(evaluation: EvalPrediction) -> dict[str, float]:
-        texts = decode(evaluation.predictions, run.tokenizer)[: len(examples)]
+        texts = decode(np.asarray(evaluation.predictions), run, examples)
         return run_report.corpus_scores(run.options.metrics, texts, examples)[0]
 
     return score
 
 
-def decode(token_ids: np.ndarray, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+def decode(token_ids: np.ndarray, run: Run, examples: Sequence[Example]) -> list[str]:
     """Turn predicted ids, filled up with -100, into texts.
 
     Args:
-        token_ids: predictions, (rows, length).
-        tokenizer: of both sides.
+        token_ids: predictions, (rows, length), perhaps more rows than examples.
+        run: the run.
+        examples: what was predicted.
 
     Returns:
-        One text per row.
+        One text per example.
     """
+    tokenizer, prefix = run.tokenizer, run.options.source_prefix
+    token_ids = token_ids[: len(examples)]
     token_ids = np.where(token_ids == -100, target_side(tokenizer).pad_token_id, token_ids)
-    return tokenizer.batch_decode(token_ids, skip_special_tokens=True)
+    sources = [prefix + example.source for example in examples]
+    return decode_rows(tokenizer, token_ids.tolist(), sources, skip_special_tokens=True)
 
 
 def predict(run: Run, part: str) -> tuple[list[str], dict[str, Any]]:
@@ -324,10 +331,9 @@ def predict(run: Run, part: str) -> tuple[list[str], dict[str, Any]]:
     start = time.perf_counter()
     output = run.trainer.predict(run.encoded[part], metric_key_prefix=part, **settings)
     seconds = time.perf_counter() - start
-    sorted_texts = decode(output.predictions, run.tokenizer)
-    text_of = dict(
-        zip((example.source for example in by_length(examples)), sorted_texts, strict=False)
-    )
+    in_order = by_length(examples)
+    sorted_texts = decode(np.asarray(output.predictions), run, in_order)
+    text_of = dict(zip((example.source for example in in_order), sorted_texts, strict=True))
     texts = [text_of[example.source] for example in examples]
     scores, signatures = run_report.corpus_scores(run.options.metrics, texts, examples)
     scores |= {"loss": output.metrics[f"{part}_loss"], "seconds": round(seconds, 1)}

@@ -261,10 +261,8 @@ def encode_pairs(
     """
     sources = [source_prefix + example.source for example in examples]
     targets = [example.references[0] for example in examples]
-    encoded = {
-        "source": tokenizer(sources, truncation=False, verbose=False)["input_ids"],
-        "target": tokenizer(text_target=targets, truncation=False, verbose=False)["input_ids"],
-    }
+    both = tokenizer(sources, text_target=targets, truncation=False, verbose=False)
+    encoded = {"source": both["input_ids"], "target": both["labels"]}
     limits = {"source": max_source_length, "target": max_target_length}
     for side, limit in limits.items():
         too_long = [row for row, ids in enumerate(encoded[side]) if limit and len(ids) > limit]
@@ -273,9 +271,12 @@ def encode_pairs(
                 f"{len(too_long)} of {len(examples)} {name} {side}s have more than {limit} tokens "
                 "and are cut."
             )
-            texts = [(sources if side == "source" else targets)[row] for row in too_long]
-            keyword = "text" if side == "source" else "text_target"
-            cut = tokenizer(**{keyword: texts}, truncation=True, max_length=limit)["input_ids"]
+            cut = tokenizer(
+                [sources[row] for row in too_long],
+                text_target=[targets[row] for row in too_long],
+                truncation=True,
+                max_length=limit,
+            )["input_ids" if side == "source" else "labels"]
             for row, ids in zip(too_long, cut, strict=True):
                 encoded[side][row] = ids
     return datasets.Dataset.from_dict(

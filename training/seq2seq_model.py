@@ -22,6 +22,7 @@ from transformers import (
 )
 
 from hf_seqmodels.data import Seq2SeqTokenizer, train_tokenizer
+from hf_seqmodels.models.pipeline_seq2seq_generation import check_copying, copies_words
 
 TOKENIZER_TRAINING = (
     *("source_tokenizer_model", "target_tokenizer_model", "source_vocab_size"),
@@ -144,6 +145,7 @@ def load_or_make_model(
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
+        "unk_token_id": tokenizer.unk_token_id,
         "decoder_start_token_id": _start_id(tokenizer),
         "label_smoothing": args.label_smoothing_factor,
     }
@@ -166,6 +168,28 @@ def target_side(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
         The tokenizer that decodes what the model writes.
     """
     return getattr(tokenizer, "target_tokenizer", None) or tokenizer
+
+
+def settle_copying(
+    tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig
+) -> PreTrainedTokenizerBase:
+    """Return a tokenizer whose unknown words have ids of their own if the model copies words.
+
+    Args:
+        tokenizer: of both sides.
+        config: of the model.
+
+    Returns:
+        The tokenizer, or one like it.
+
+    Raises:
+        ValueError: if tokenizer and model disagree on which ids are words to copy.
+    """
+    copied = config.max_copied_words if getattr(config, "pointer_generator", False) else 0
+    if copied and not copies_words(tokenizer):
+        tokenizer = Seq2SeqTokenizer.for_copying(tokenizer, max_copied_words=copied)
+    check_copying(tokenizer, config)
+    return tokenizer
 
 
 def _start_id(tokenizer: PreTrainedTokenizerBase) -> int:

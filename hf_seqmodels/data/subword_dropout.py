@@ -6,7 +6,9 @@ from typing import Any
 
 from tokenizers import models
 from torch.utils.data import Dataset
-from transformers import PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+from hf_seqmodels.models.pipeline_seq2seq_generation import copies_words
 
 
 def with_bpe_dropout(tokenizer: PreTrainedTokenizerBase, dropout: float) -> PreTrainedTokenizerBase:
@@ -87,18 +89,20 @@ class ResampledPairs(Dataset):
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, list[int]]]:
         """Return rows with `input_ids`, `attention_mask` and `labels`; a loader reads whole
         batches by this."""
-        sources = self._encode("text", self.sources, indices, self.max_source_length)
-        targets = self._encode("text_target", self.targets, indices, self.max_target_length)
+        sources = [self.sources[int(index)] for index in indices]
+        targets = [self.targets[int(index)] for index in indices]
+        inputs = self._encode(self.max_source_length, text=sources)["input_ids"]
+        name, beside = "input_ids", {}
+        if copies_words(self.tokenizer):
+            name, beside = "labels", {"text": sources}
+        labels = self._encode(self.max_target_length, **beside, text_target=targets)[name]
         return [
             {"input_ids": source, "attention_mask": [1] * len(source), "labels": target}
-            for source, target in zip(sources, targets, strict=True)
+            for source, target in zip(inputs, labels, strict=True)
         ]
 
-    def _encode(
-        self, keyword: str, texts: Sequence[str], indices: Sequence[int], limit: int | None
-    ) -> list[list[int]]:
-        chosen: Any = {keyword: [texts[int(index)] for index in indices]}
+    def _encode(self, limit: int | None, **texts: list[str]) -> BatchEncoding:
         cut: Any = (
             {"truncation": False} if limit is None else {"truncation": True, "max_length": limit}
         )
-        return self.tokenizer(**chosen, **cut, verbose=False)["input_ids"]
+        return self.tokenizer(**texts, **cut, verbose=False)

@@ -6,6 +6,7 @@ from typing import Any
 from hf_seqmodels.evaluation.attention_alignments import alignments
 from hf_seqmodels.evaluation.model_inputs import check_texts_to_encode, target_side
 from hf_seqmodels.evaluation.n_best_lists import n_best
+from hf_seqmodels.models.pipeline_seq2seq_generation import copies_words
 
 
 def replace_unknown_words(
@@ -56,8 +57,8 @@ def replace_unknown_words(
         One text per source, without special tokens.
 
     Raises:
-        ValueError: if the target side has no unknown token, the source side gives no places in the
-            text, or the model has no cross-attention.
+        ValueError: if the target side has no unknown token, the tokenizer is one that copies, the
+            source side gives no places in the text, or the model has no cross-attention.
     """
     sources = check_texts_to_encode("sources", sources)
     side = target_side(tokenizer)
@@ -65,6 +66,11 @@ def replace_unknown_words(
         raise ValueError(
             "There are unknown words only where the target tokenizer has an unknown token, got "
             "unk_token=None. Decode with decode_corpus instead."
+        )
+    if copies_words(tokenizer):
+        raise ValueError(
+            "A model with a pointer-generator copies unknown words itself, so there is nothing to "
+            "replace. Decode with decode_corpus instead."
         )
     if not tokenizer.is_fast:
         raise ValueError(

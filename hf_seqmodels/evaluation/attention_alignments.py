@@ -136,10 +136,10 @@ def _cut_rows(
     )
     for index, row in enumerate(token_rows):
         real = batch.attention_mask[index].bool()
-        source_ids = batch.input_ids[index][real].tolist()
+        source_ids, source = batch.input_ids[index][real].tolist(), batch.sources[index]
         yield Alignment(
-            source_tokens=readable_tokens(tokenizer, source_ids),
-            target_tokens=readable_tokens(target_tokenizer, row),
+            source_tokens=readable_tokens(tokenizer, source_ids, source),
+            target_tokens=readable_tokens(target_tokenizer, row, source),
             weights=weights[index, : len(row)][:, real].float().cpu().numpy(),
             source_is_special=[token in source_special for token in source_ids],
             target_is_special=[token in target_special for token in row],

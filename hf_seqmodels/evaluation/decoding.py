@@ -12,9 +12,8 @@ from hf_seqmodels.evaluation.model_inputs import (
     evaluation_mode,
     phrases_by_source,
     source_batches,
-    target_side,
 )
-from hf_seqmodels.models.pipeline_seq2seq_generation import generate_rows
+from hf_seqmodels.models.pipeline_seq2seq_generation import decode_rows, generate_rows
 
 
 def decode_corpus(
@@ -88,7 +87,9 @@ def decode_corpus(
                 num_return_sequences=1,
                 **with_beam_search(generate_kwargs | batch_phrases(phrases, batch)),
             )
-            decoded = target_side(tokenizer).batch_decode(rows.token_ids, skip_special_tokens=True)
+            decoded = decode_rows(
+                tokenizer, rows.token_ids, batch.sources, skip_special_tokens=True
+            )
             for position, text in zip(batch.positions, decoded, strict=True):
                 texts[position] = text
     return texts

@@ -13,7 +13,12 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hf_seqmodels.decoding.phrases import encode_phrases
-from hf_seqmodels.models.pipeline_seq2seq_generation import pad_id_of, pad_rows, target_side
+from hf_seqmodels.models.pipeline_seq2seq_generation import (
+    copies_words,
+    pad_id_of,
+    pad_rows,
+    target_side,
+)
 
 # What the functions of this folder make themselves, or cannot hand on.
 RESERVED_ARGUMENTS = {
@@ -41,11 +46,13 @@ class SourceBatch:
 
     Args:
         positions: where its rows stand among all sources.
+        sources: their texts.
         input_ids: token ids, (B, S).
         attention_mask: 1 = real token, (B, S).
     """
 
     positions: list[int]
+    sources: list[str]
     input_ids: Tensor
     attention_mask: Tensor
 
@@ -129,12 +136,17 @@ def encode_sources(
     return [list(row) or [end] for row in rows]
 
 
-def encode_targets(tokenizer: Any, targets: Sequence[str | Sequence[int]]) -> list[list[int]]:
+def encode_targets(
+    tokenizer: Any,
+    targets: Sequence[str | Sequence[int]],
+    sources: Sequence[str] | None = None,
+) -> list[list[int]]:
     """Return the token ids of every target, as the model would have to generate them.
 
     Args:
         tokenizer: the tokenizer, or the pair of tokenizers.
         targets: texts, or sequences of token ids, which are taken as they are.
+        sources: one text for each target, where words can be copied; None copies none.
 
     Returns:
         Token ids per target: texts as the target tokenizer encodes labels, usually with an end
@@ -148,7 +160,11 @@ def encode_targets(tokenizer: Any, targets: Sequence[str | Sequence[int]]) -> li
     texts = [target for target in targets if isinstance(target, str)]
     side = target_side(tokenizer)
     encoded: Iterator[list[int]] = iter([])
-    if texts:
+    if texts and sources is not None and copies_words(tokenizer):
+        pairs = zip(sources, targets, strict=True)
+        chosen = [source for source, target in pairs if isinstance(target, str)]
+        encoded = iter(tokenizer(chosen, text_target=texts, padding=False)["labels"])
+    elif texts:
         call = {"text": texts} if side is not tokenizer else {"text_target": texts}
         encoded = iter(side(**call, padding=False)["input_ids"])
     return [
@@ -240,7 +256,8 @@ def source_batches(
         for start in range(0, len(rows), batch_size):
             positions = order[start : start + batch_size]
             ids, attention_mask = pad_rows([rows[i] for i in positions], pad_id, device=device)
-            yield SourceBatch(positions, ids, attention_mask)
+            texts = [sources[position] for position in positions]
+            yield SourceBatch(positions, texts, ids, attention_mask)
             bar.update(len(positions))
 
 

@@ -119,7 +119,7 @@ def check_pairs(
             f"There must be one target per source, got {len(sources)} sources and {len(targets)} "
             "targets. Repeat a source to score several targets of it."
         )
-    return sources, encode_targets(tokenizer, targets)
+    return sources, encode_targets(tokenizer, targets, sources)
 
 
 def start_prompts(model: Any, num_rows: int, device: torch.device) -> Tensor:

@@ -7,6 +7,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from hf_seqmodels.auto_classes import FAMILIES
+from hf_seqmodels.models.pipeline_seq2seq_generation import copies_words
 
 PACKAGE = "hf_seqmodels"
 IMPORT_LINE = f"import {PACKAGE}  # registers the model and tokenizer classes"
@@ -310,6 +311,9 @@ class Snippets:
         if self.tokenizer is None:
             return ["print(model.generate(**batch))"]
         line = "print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))"
+        if copies_words(self.tokenizer):
+            source = f"source=[{quoted(self.text)}]"
+            line = line.replace("skip_special", f"{source}, skip_special")
         return [line] if self.output is None else [line, f"# {[self.output]}"]
 
     def _new_tokens(self) -> int:

@@ -322,8 +322,8 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
             raise ValueError(
                 "pointer_generator copies source words into the target, so both need one "
                 f"vocabulary, got vocab_size={self.vocab_size} and decoder_vocab_size="
-                f"{self.decoder_vocab_size}. Train one tokenizer for both sides, and set "
-                "decoder_vocab_size=None."
+                f"{self.decoder_vocab_size}. Train one tokenizer for both sides "
+                "(run_seq2seq.py: --shared_tokenizer), and set decoder_vocab_size=None."
             )
         if self.unk_token_id is None or not 0 <= self.unk_token_id < self.vocab_size:
             raise ValueError(

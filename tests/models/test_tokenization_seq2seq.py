@@ -268,3 +268,89 @@ def test_a_trainer_trains_evaluates_and_saves_with_it(pair, tmp_path):
         assert len(decoded) == 6 and all(set(text) <= set("xyz ") for text in decoded)
         trainer.save_model(tmp_path / "saved")
         assert same(pair, AutoTokenizer.from_pretrained(tmp_path / "saved"))
+
+
+KNOWN = ["call the man now .", "tell her (again)"]
+SENTENCE, ANSWER = "Zorgon call the Zorgon (qux) <T>bla now .", "tell (qux) Zorgon uff ."
+
+
+def copying(model: str, *, max_copied_words: int = 3) -> Seq2SeqTokenizer:
+    """Return a tokenizer whose unknown words can be copied."""
+    size = 60 if model in ("bpe", "wordpiece") else None
+    tokenizer = train_tokenizer(KNOWN, model=model, vocab_size=size, extra_tokens=["<T>"])
+    return Seq2SeqTokenizer.for_copying(tokenizer, max_copied_words=max_copied_words)
+
+
+@pytest.mark.parametrize("model", ["word", "symbol", "wordpiece", "char", "bpe"])
+def test_unknown_words_of_a_source_are_numbered_and_come_back(model):
+    tokenizer = copying(model, max_copied_words=8)
+    size = len(tokenizer)
+    encoding = tokenizer(SENTENCE, text_target=ANSWER)
+    extra = [token for token in encoding["input_ids"] if token >= size]
+    assert list(dict.fromkeys(extra)) == list(range(size, size + len(set(extra))))  # by first place
+    assert tokenizer.unk_token_id not in encoding["input_ids"]
+    assert tokenizer.unk_token_id in encoding["labels"]  # uff is in no source
+    assert set(encoding["labels"]) & set(extra)
+    source = tokenizer.decode(encoding["input_ids"], True, source=SENTENCE)
+    assert source.replace(" ", "") == SENTENCE.replace(" ", "")
+    if model not in ("symbol", "wordpiece"):
+        assert source == SENTENCE.replace("<T>bla", "<T> bla" if model == "word" else "<T>bla")
+    target = tokenizer.decode(encoding["labels"], True, source=SENTENCE)
+    letters = "u" if model in ("char", "bpe") else ""  # u is a character of qux
+    assert target.split() == ["tell", "(qux)", "Zorgon", *letters, "."]
+    assert tokenizer.unk_token in tokenizer.decode(encoding["labels"])  # without the source
+
+
+def test_as_many_unknown_words_as_there_is_room_for_have_ids():
+    tokenizer = copying("symbol", max_copied_words=2)
+    size, unk = len(tokenizer), tokenizer.unk_token_id
+    encoding = tokenizer("a b c b now", text_target="c b a")
+    assert encoding["input_ids"][:4] == [size, size + 1, unk, size + 1]
+    assert encoding["labels"][:3] == [unk, size + 1, size]
+    cut = tokenizer(
+        "now a b", text_target="b a", truncation=True, max_length=3, max_target_length=9
+    )
+    assert cut["labels"][:2] == [unk, size]  # b is behind the cut
+    assert tokenizer(text_target="a b")["input_ids"][:2] == [unk, unk]  # no source, no copies
+
+
+def test_batches_tensors_and_rows_of_several_sources():
+    tokenizer = copying("word")
+    sources, targets = [SENTENCE, "uff call Zorgon"], [ANSWER, "Zorgon uff"]
+    batch = tokenizer(sources, text_target=targets, padding=True, return_tensors="pt")
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        alone = tokenizer(source, text_target=target)
+        for name in ("input_ids", "labels"):
+            assert batch[name][row, : len(alone[name])].tolist() == alone[name]
+    texts = tokenizer.batch_decode(batch["labels"], skip_special_tokens=True, source=sources)
+    assert texts == ["tell (qux) Zorgon .", "Zorgon uff"]
+    assert tokenizer.target_tokens(batch["labels"][1].tolist()[:2], sources[1]) == [
+        "\u2581Zorgon",
+        "\u2581uff",
+    ]
+    with pytest.raises(ValueError, match="one text for each row of token ids, 2, got 1"):
+        tokenizer.batch_decode(batch["labels"], source=sources[:1])
+    with pytest.raises(ValueError, match="a pair of texts"):
+        tokenizer(SENTENCE, ANSWER)
+
+
+def test_a_copying_tokenizer_is_saved_and_comes_back(tmp_path):
+    tokenizer = copying("word")
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert isinstance(loaded, Seq2SeqTokenizer) and loaded.max_copied_words == 3
+    encoding = tokenizer(SENTENCE, text_target=ANSWER)
+    for other in (loaded, copy.deepcopy(tokenizer), pickle.loads(pickle.dumps(tokenizer))):
+        assert dict(other(SENTENCE, text_target=ANSWER)) == dict(encoding)
+        assert other.decode(encoding["labels"], source=SENTENCE).startswith("tell (qux) Zorgon")
+
+
+def test_tokenizers_that_cannot_copy_are_refused(pair, sides):
+    with pytest.raises(ValueError, match="one fast tokenizer for sources and targets"):
+        Seq2SeqTokenizer.for_copying(pair)
+    with pytest.raises(ValueError, match="max_copied_words must be at least 1, got 0"):
+        Seq2SeqTokenizer.for_copying(sides[0], max_copied_words=0)
+    everything = copy.deepcopy(sides[0])
+    everything.unk_token = None
+    with pytest.raises(ValueError, match="has no unknown token"):
+        Seq2SeqTokenizer.for_copying(everything)

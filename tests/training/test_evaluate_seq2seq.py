@@ -3,15 +3,18 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from evaluate_seq2seq import main, prepare
 from run_seq2seq import main as train
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, set_seed
 
-from hf_seqmodels.data import train_tokenizer
+from hf_seqmodels.data import read_pharaoh, train_tokenizer
 from hf_seqmodels.decoding import decode_minimum_risk, encode_bad_words, replace_unknown_words
-from hf_seqmodels.evaluation import EnsembleForSeq2SeqLM, decode_corpus, n_best
+from hf_seqmodels.evaluation import EnsembleForSeq2SeqLM, alignments, decode_corpus, n_best
+from read_alignment_page import Page
+from tiny_encoder_decoders import make_rnn, make_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +135,90 @@ def test_outputs_are_those_of_the_search_that_was_asked_for(folders, pair_files,
     assert letter not in "".join(texts)
 
 
+def test_outputs_keep_the_rules_of_their_rows(folders, tmp_path):
+    data = tmp_path / "terms.jsonl"
+    terms = [["ce"], [], ["a", "dd"], None]
+    rows = [{"source": "abcd"[:n] + "e", "target": "x", "terms": terms[n]} for n in range(4)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    shared = ["--model_name_or_path", folders[0], "--test_file", str(data)]
+    shared += ["--max_target_length", "6", "--num_beams", "4", "--length_penalty", "1"]
+    record = main(
+        [
+            *(*shared, "--output_dir", str(tmp_path / "include"), "--must_include", "b"),
+            *("--must_include_column", "terms", "--avoid_words", "ca"),
+        ]
+    )
+    texts = [row["prediction"] for row in read_predictions(tmp_path / "include")]
+    for text, phrases in zip(texts, terms, strict=True):
+        assert all(phrase in text for phrase in ["b", *(phrases or [])]) and "ca" not in text
+    tokenizer = AutoTokenizer.from_pretrained(folders[0])
+    assert texts == decode_corpus(
+        AutoModelForSeq2SeqLM.from_pretrained(folders[0]),
+        tokenizer,
+        [row["source"] for row in rows],
+        must_include=[["b", *(phrases or [])] for phrases in terms],
+        bad_words_ids=encode_bad_words(tokenizer, ["ca"]),
+        num_beams=4,
+        max_new_tokens=6,
+        progress=False,
+    )
+    rules = {"must_include": ["b"], "must_include_column": "terms", "avoid_words": ["ca"]}
+    assert record["decoding"].items() >= rules.items()
+    allowed = tmp_path / "allowed.txt"
+    allowed.write_text("aaa\nbab\nebb\n", encoding="utf-8")
+    main([*shared, "--output_dir", str(tmp_path / "list"), "--allowed_outputs_file", str(allowed)])
+    texts = {row["prediction"] for row in read_predictions(tmp_path / "list")}
+    assert texts <= {"aaa", "bab", "ebb"}
+
+
+def test_alignments_are_those_of_the_outputs(folders, pair_files, tmp_path):
+    argv = ["--model_name_or_path", folders[0], "--test_file", pair_files["test"]]
+    argv += ["--num_beams", "3", "--length_penalty", "1", "--max_target_length", "6"]
+    argv += ["--coverage_penalty", "0.2", "--output_dir", str(tmp_path)]
+    main(argv)
+    plain = read_predictions(tmp_path)
+    argv += ["--overwrite_output_dir", "--num_alignments", "3", "--pharaoh", "tokens"]
+    main([*argv, "--num_return_sequences", "2"])
+    rows = read_predictions(tmp_path)
+    assert [row["prediction"] for row in rows] == [row["prediction"] for row in plain]
+    model = AutoModelForSeq2SeqLM.from_pretrained(folders[0])
+    tokenizer = AutoTokenizer.from_pretrained(folders[0])
+    sources = [row["source"] for row in rows]
+    search = {"num_beams": 3, "max_new_tokens": 6, "coverage_penalty": 0.2, "progress": False}
+    ids = [one[0].token_ids for one in n_best(model, tokenizer, sources, **search)]
+    items = alignments(model, tokenizer, sources, ids, progress=False)
+    assert read_pharaoh(tmp_path / "alignments.pharaoh") == [item.links() for item in items]
+    page = Page((tmp_path / "alignments.html").read_text(encoding="utf-8"))
+    for pair, place in enumerate((0, 2, 4)):  # three of eight
+        assert page.tokens(pair) == (items[place].source_tokens, items[place].target_tokens)
+        np.testing.assert_allclose(page.weights(pair), items[place].weights, atol=6e-5)
+    assert len(page.pairs) == 3 and (tmp_path / "alignments.png").exists()
+    argv = [*argv[: argv.index("--num_alignments")], "--minimum_risk", "edit"]
+    argv = [word for word in argv if word not in ("--coverage_penalty", "0.2")]
+    main([*argv, "--num_candidates", "2", "--pharaoh", "words", "--pharaoh_threshold", "0.2"])
+    texts = [row["prediction"] for row in read_predictions(tmp_path)]
+    items = alignments(model, tokenizer, sources, texts, progress=False)
+    links = [item.merge_words().links(threshold=0.2) for item in items]
+    assert read_pharaoh(tmp_path / "alignments.pharaoh") == links
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"metrics.json", "predictions.jsonl", "alignments.pharaoh"}, "nothing is stale"
+
+
+def test_a_model_without_attention_has_no_alignments_to_write(pair_files, tmp_path):
+    make_rnn(attention_scorer=None).save_pretrained(tmp_path / "model")
+    make_tokenizer().save_pretrained(tmp_path / "model")
+    argv = ["--model_name_or_path", str(tmp_path / "model"), "--test_file", pair_files["test"]]
+    with pytest.raises(ValueError, match=r"returned none.*attention_scorer=None"):
+        prepare([*argv, "--output_dir", str(tmp_path / "out"), "--pharaoh", "tokens"])
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--num_alignments", "-1"], "num_alignments must be at least 0, got -1"),
+        (["--pharaoh", "words", "--pharaoh_threshold", "1.5"], "at most 1, got 1.5"),
+        (["--pharaoh_threshold", "0.5"], "Pass --pharaoh tokens or --pharaoh words, too"),
+        (["--minimum_risk", "chrf", "--must_include", "a"], "which must_include cannot steer"),
         (["--minimum_risk", "chrf", "--coverage_penalty", "0.2"], "so coverage_penalty has no"),
         (["--minimum_risk", "chrf", "--replace_unknown"], "so replace_unknown has no effect"),
         (["--replace_unknown", "--num_return_sequences", "2"], "changes the best output alone"),

@@ -87,7 +87,7 @@ def test_drawn_items_are_spread_over_the_data(tmp_path, monkeypatch):
     )
     assert drawn
     assert asked == ["source 00", "source 04", "source 08"]
-    assert (tmp_path / "a.png").exists()
+    assert (tmp_path / "a.png").exists() and (tmp_path / "a.html").exists()
 
 
 def test_no_picture_is_drawn_of_nothing(tmp_path):
