@@ -211,6 +211,7 @@ def show_use(output_dir: Path) -> None:
     """
     for name, text in (
         ("alignments.png", "Alignments"),
+        ("alignments.html", "Alignments to explore in a browser"),
         ("learning_curve.png", "Learning curve"),
         ("README.md", "Model card"),
     ):

@@ -30,6 +30,7 @@ def test_the_demo_shows_scores_examples_pictures_and_use(shown):
     assert len(set(examples)) == 10  # spread over the locales
     assert len(re.findall(r"^ {6}\s*[\d.e-]+  ", text, re.MULTILINE)) == 30  # three hypotheses each
     assert f"Alignments: {folder / 'alignments.png'}" in text
+    assert f"in a browser: {folder / 'alignments.html'}" in text
 
 
 def test_the_printed_lines_load_the_model(shown):

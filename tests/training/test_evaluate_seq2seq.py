@@ -159,6 +159,7 @@ def test_outputs_keep_the_rules_of_their_rows(folders, tmp_path):
         must_include=[["b", *(phrases or [])] for phrases in terms],
         bad_words_ids=encode_bad_words(tokenizer, ["ca"]),
         num_beams=4,
+        length_penalty=1.0,
         max_new_tokens=6,
         progress=False,
     )

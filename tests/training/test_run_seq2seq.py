@@ -12,7 +12,8 @@ from run_seq2seq import main, prepare
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
 
 EXPECTED_FILES = {
-    *("README.md", "metrics.json", "predictions.jsonl", "alignments.png", "learning_curve.png"),
+    *("README.md", "metrics.json", "predictions.jsonl", "learning_curve.png"),
+    *("alignments.png", "alignments.html"),
     *("config.json", "generation_config.json", "model.safetensors", "trainer_state.json"),
     *("tokenizer.json", "tokenizer_config.json"),
 }
@@ -183,8 +184,8 @@ def test_any_encoder_decoder_of_transformers_is_trained(tiny_options, tmp_path):
 def test_a_model_without_attention_has_no_alignments(tiny_options, tmp_path):
     main(tiny_options("--config_overrides", "attention_scorer=none", "--num_train_epochs", "1"))
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names >= EXPECTED_FILES - {"alignments.png"}
-    assert "alignments.png" not in names
+    drawn = {"alignments.png", "alignments.html"}
+    assert names >= EXPECTED_FILES - drawn and not names & drawn
 
 
 def test_training_goes_on_from_a_saved_model(finished, tiny_options, pair_files, tmp_path):
@@ -204,7 +205,7 @@ def test_a_saved_model_is_evaluated_without_training(finished, pair_files, tmp_p
     names = {path.name for path in (tmp_path / "eval").iterdir()}
     assert again["test"]["cer"] == record["test"]["cer"]
     assert again["decoding"] == record["decoding"]  # what the checkpoint says
-    assert names == {"metrics.json", "predictions.jsonl", "alignments.png"}
+    assert names == {"metrics.json", "predictions.jsonl", "alignments.png", "alignments.html"}
 
 
 def test_validation_is_held_out_where_none_is_given(tiny_options, pair_files, tmp_path):
