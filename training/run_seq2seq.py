@@ -375,7 +375,7 @@ def write_report(
 def write_predictions(
     run: Run, folder: Path, examples: Sequence[Example], texts: Sequence[str]
 ) -> dict[str, Any]:
-    """Write predictions.jsonl and alignments.png.
+    """Write predictions.jsonl, alignments.png and alignments.html.
 
     Args:
         run: the run, trained.
@@ -409,12 +409,14 @@ def write_predictions(
         num_items=options.num_alignments,
         num_beams=options.num_beams,
     )
+    page = {"alignments.html": "the attention on a few sources, to explore in a browser"}
     return {
         "examples": run_report.good_examples(sources, texts, examples),
         "alignment_picture": picture.name if is_drawn else None,
         "files": {
             "predictions.jsonl": "every prediction",
             run_folder.FINISHED_FILE: "all figures of the run",
+            **(page if is_drawn else {}),
         },
     }
 

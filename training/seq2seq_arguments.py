@@ -120,6 +120,14 @@ class DataTrainingArguments:
             "without. The draws cannot be seeded, so runs differ."
         },
     )
+    alignment_column: str | None = field(
+        default=None,
+        metadata={
+            "help": "Column of the training data with word alignments in the Pharaoh format "
+            "(`0-0 1-2`; words are what stands between blanks), to guide attention: set "
+            "guided_alignment_weight in config_overrides."
+        },
+    )
     source_prefix: str = field(
         default="", metadata={"help": "Text put before every source, e.g. for T5 models."}
     )
@@ -183,7 +191,8 @@ class DataTrainingArguments:
         },
     )
     num_alignments: int = field(
-        default=4, metadata={"help": "Test items drawn in alignments.png; 0 draws none."}
+        default=4,
+        metadata={"help": "Test items drawn in alignments.png and alignments.html; 0 draws none."},
     )
     early_stopping_patience: int | None = field(
         default=None,

@@ -107,7 +107,8 @@ def test_the_card_is_a_hub_card_with_the_figures(finished):
     assert results["exact_match"] == pytest.approx(record["test"]["exact_match"], abs=1e-3)
     assert "$" not in card.text
     assert "recurrent encoder-decoder" in card.text
-    for word in (record["data"]["test"]["sha256"][:16], "cer", "--learning_rate 0.03"):
+    digest = record["data"]["test"]["sha256"][:16]
+    for word in (digest, "cer", "--learning_rate 0.03", "`alignments.html` holds"):
         assert word in card.text
 
 
