@@ -8,14 +8,17 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from hf_seqmodels.decoding.searching import with_beam_search
 from hf_seqmodels.evaluation.alignment import Alignment
 from hf_seqmodels.evaluation.model_inputs import (
     SourceBatch,
+    batch_phrases,
     check_generate_arguments,
     check_model,
     check_texts_to_encode,
     evaluation_mode,
     pad_id_of,
+    phrases_by_source,
     source_batches,
     target_side,
 )
@@ -40,6 +43,7 @@ def alignments(
     batch_size: int = 16,
     max_new_tokens: int | None = None,
     max_source_length: int | None = None,
+    must_include: Sequence[Sequence[Any]] | None = None,
     progress: bool = True,
     device: Any = None,
     **generate_kwargs: Any,
@@ -67,9 +71,11 @@ def alignments(
         max_new_tokens: longest output in tokens, the end token included; None takes the limit of
             the model's generation_config.
         max_source_length: longest source in tokens; the rest is cut off. None keeps everything.
+        must_include: phrases that the output of each source has to contain; see `decode_corpus`.
         progress: whether to show a progress bar.
         device: where to compute, for instance "cuda"; None computes where the model is.
-        **generate_kwargs: passed on to generate().
+        **generate_kwargs: passed on to generate(), or, with coverage_penalty, num_beam_groups and
+            the like, to `beam_search`.
 
     Returns:
         One alignment per source, in the order given.
@@ -79,6 +85,7 @@ def alignments(
             inputs do not fit together, or an argument cannot be passed on.
     """
     token_rows: list[list[int]] | None = None
+    phrases: list[list[list[int]]] | None = None
     if targets is None:
         sources = check_texts_to_encode("sources", sources)
         check_model(model)
@@ -86,8 +93,11 @@ def alignments(
             generate_kwargs, refused={"num_return_sequences": "each source has one alignment"}
         )
         generate_kwargs |= {"num_beams": num_beams, "max_new_tokens": max_new_tokens}
+        phrases = phrases_by_source(tokenizer, must_include, len(sources))
     else:
         sources, token_rows = check_pairs(model, tokenizer, sources, targets)
+        if must_include is not None:
+            generate_kwargs["must_include"] = must_include
         if generate_kwargs:
             raise ValueError(
                 "With targets nothing is generated, so "
@@ -106,7 +116,8 @@ def alignments(
         ):
             inputs = batch.select(range(len(batch.positions)))
             if token_rows is None:
-                found = generate_rows(model, inputs, num_return_sequences=1, **generate_kwargs)
+                search = with_beam_search(generate_kwargs | batch_phrases(phrases, batch))
+                found = generate_rows(model, inputs, num_return_sequences=1, **search)
                 prompts, rows = found.prompts, found.token_ids
             else:
                 prompts = start_prompts(model, len(batch.positions), place)

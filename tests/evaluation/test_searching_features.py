@@ -1,10 +1,11 @@
 """What `beam_search` adds, through n-best lists, corpus decoding and the pipeline."""
 
+import numpy as np
 import pytest
 from transformers import pipeline
 
 from hf_seqmodels.decoding import beam_search, encode_phrases
-from hf_seqmodels.evaluation import decode_corpus, n_best
+from hf_seqmodels.evaluation import alignments, decode_corpus, n_best
 
 QUIET = {"max_new_tokens": 6, "progress": False}
 SOURCES = ["a b c", "d", "", "e f g h i j a"]
@@ -55,6 +56,20 @@ def test_phrases_go_with_their_sources(model, tokenizer):
     for text, hypotheses, parts in zip(texts, lists, wanted, strict=True):
         for output in [text, *(one.text for one in hypotheses)]:
             assert all(f" {part} " in f" {output} " for part in parts)
+
+
+def test_alignments_are_those_of_the_search(model, tokenizer):
+    search = {"num_beams": 3, "coverage_penalty": 0.4, "must_include": [["c d"], [], ["m"], ["k"]]}
+    found = alignments(model, tokenizer, SOURCES, batch_size=2, **search, **QUIET)
+    lists = n_best(model, tokenizer, SOURCES, num_return_sequences=1, **search, **QUIET)
+    rows = [hypotheses[0].token_ids for hypotheses in lists]
+    forced = alignments(model, tokenizer, SOURCES, rows, progress=False)
+    for one, other in zip(found, forced, strict=True):
+        assert one.target_tokens == other.target_tokens
+        np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
+    assert "m" in found[2].target_tokens and "k" in found[3].target_tokens
+    with pytest.raises(ValueError, match="nothing is generated, so must_include has no effect"):
+        alignments(model, tokenizer, ["a"], ["b"], must_include=[["c"]])
 
 
 def test_phrases_must_be_lists_by_source(model, tokenizer):
