@@ -46,6 +46,7 @@ from seq2seq_data import (
     row_lengths,
 )
 from seq2seq_model import (
+    check_guidance,
     check_lengths,
     load_or_make_model,
     load_or_train_tokenizer,
@@ -119,6 +120,7 @@ def prepare(argv: Sequence[str]) -> Run:
     if checkpoint is not None:
         check_same_model(checkpoint, model.config)
     tokenizer = settle_copying(tokenizer, model.config)
+    check_guidance(model.config, options)
     encoded = encode_corpus(corpus, tokenizer, options)
     lengths = {part: row_lengths(rows) for part, rows in encoded.items()}
     check_lengths(model.config, lengths)

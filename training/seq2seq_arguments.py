@@ -246,6 +246,7 @@ def settle_arguments(
     parts = [part for part in PARTS if getattr(corpus, part)]
     settle_parts(args, options, parts, given, rows="pairs")
     _settle_averaging(args, options, given)
+    _check_alignments(options)
     args.metric_for_best_model = best_metric(args, options, given)
     if given.get("greater_is_better") is None:
         args.greater_is_better = (
@@ -278,6 +279,19 @@ def _settle_averaging(
             raise ValueError(
                 f"{name}={count} needs {'all' if needed is None else needed} checkpoints to be "
                 f"kept, got save_total_limit={limit}. Leave save_total_limit out."
+            )
+
+
+def _check_alignments(options: DataTrainingArguments) -> None:
+    """Refuse options that move words or tokens away from where their alignments say they are."""
+    if options.alignment_column is None:
+        return
+    for name in ("bpe_dropout", "source_prefix", "tag_columns"):
+        if getattr(options, name):
+            raise ValueError(
+                f"alignment_column counts words of the texts as they are, so it does not go with "
+                f"{name}={getattr(options, name)!r}. Leave one of them out, or put prefix and tags "
+                "into the texts and align those."
             )
 
 

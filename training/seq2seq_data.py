@@ -13,7 +13,13 @@ from script_data import data_files, load_named_dataset
 from seq2seq_arguments import DataTrainingArguments
 from transformers import PreTrainedTokenizerBase
 
-from hf_seqmodels.data import ResampledPairs, read_pairs, with_bpe_dropout
+from hf_seqmodels.data import (
+    ResampledPairs,
+    link_tokens,
+    parse_pharaoh,
+    read_pairs,
+    with_bpe_dropout,
+)
 
 logger = logging.getLogger("run_seq2seq")
 
@@ -306,7 +312,7 @@ def encode_corpus(
         "validation": by_length(corpus.validation),
         "test": by_length(corpus.test),
     }
-    return {
+    encoded = {
         part: encode_pairs(
             examples,
             tokenizer,
@@ -318,6 +324,45 @@ def encode_corpus(
         for part, examples in parts.items()
         if examples
     }
+    if options.alignment_column and corpus.train:
+        links = encode_alignments(corpus.train, tokenizer, options.alignment_column)
+        encoded["train"] = encoded["train"].add_column("alignments", links)
+    return encoded
+
+
+def encode_alignments(
+    examples: Sequence[Example], tokenizer: PreTrainedTokenizerBase, column: str
+) -> list[list[int]]:
+    """Turn the word alignments of examples into links between tokens.
+
+    Args:
+        examples: rows with one reference each.
+        tokenizer: of both sides.
+        column: holds the alignments.
+
+    Returns:
+        Source and target token of every link in turn, per example.
+
+    Raises:
+        ValueError: if a row has no alignment, or one that does not fit its texts.
+    """
+    links = []
+    for number, example in enumerate(examples):
+        line = example.columns.get(column)
+        if not isinstance(line, str):
+            raise ValueError(
+                f"alignment_column={column!r} must hold word alignments such as '0-0 1-2', got "
+                f"{line!r} in training row {number}. The other columns are "
+                f"{', '.join(example.columns) or 'none'}."
+            )
+        links.append(parse_pharaoh(line))
+    rows = link_tokens(
+        tokenizer,
+        [example.source for example in examples],
+        [example.references[0] for example in examples],
+        links,
+    )
+    return [[token for link in row for token in link] for row in rows]
 
 
 def resample_corpus(

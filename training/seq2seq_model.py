@@ -192,6 +192,24 @@ def settle_copying(
     return tokenizer
 
 
+def check_guidance(config: PreTrainedConfig, options: DataTrainingArguments) -> None:
+    """Refuse alignments that the model would not look at.
+
+    Args:
+        config: of the model.
+        options: name the column of alignments.
+
+    Raises:
+        ValueError: if there is a column and the config does not ask for guidance.
+    """
+    if options.alignment_column and not getattr(config, "guided_alignment_weight", 0):
+        raise ValueError(
+            f"alignment_column={options.alignment_column!r} guides the attention of a model with "
+            "guided_alignment_weight above 0. Pass --config_overrides guided_alignment_weight=0.1, "
+            "or leave it out."
+        )
+
+
 def _start_id(tokenizer: PreTrainedTokenizerBase) -> int:
     for token_id in (tokenizer.bos_token_id, tokenizer.cls_token_id, tokenizer.pad_token_id):
         if token_id is not None:

@@ -11,6 +11,7 @@ Every name below is loaded on first use, so that importing the package stays lig
 | `read_texts` | one column of such a file, or the lines of a text file |
 | `read_pharaoh`, `write_pharaoh` | word alignments, `0-0 1-2`, a line per pair of texts |
 | `parse_pharaoh`, `format_pharaoh` | one such line |
+| `link_tokens` | word alignments as links between tokens, to guide attention |
 | `question_windows`, `QuestionCollator` | questions and windows of contexts, answers as spans |
 | `word_label_windows`, `labels_of_words` | labels of words on rows of sub-words, and back |
 | `train_tokenizer`, `TOKENIZER_MODELS` | char, symbol, word, bpe, wordpiece, unigram tokenizers |
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from hf_seqmodels.data.readers import read_pairs, read_texts
     from hf_seqmodels.data.sentence_pairs import RowTemplate, next_sentence_pairs
     from hf_seqmodels.data.subword_dropout import ResampledPairs, with_bpe_dropout
+    from hf_seqmodels.data.token_links import link_tokens
     from hf_seqmodels.data.tokenizer_training import TOKENIZER_MODELS, train_tokenizer
     from hf_seqmodels.data.word_labels import labels_of_words, word_label_windows
     from hf_seqmodels.data.word_starts import WordStarts
@@ -77,6 +79,7 @@ __all__ = [
     "format_pharaoh",
     "generate_dates",
     "labels_of_words",
+    "link_tokens",
     "next_sentence_pairs",
     "parse_pharaoh",
     "question_windows",
@@ -115,6 +118,7 @@ __getattr__, __dir__ = lazy_exports(
         "generate_dates": "dates",
         "next_sentence_pairs": "sentence_pairs",
         "labels_of_words": "word_labels",
+        "link_tokens": "token_links",
         "parse_pharaoh": "pharaoh",
         "question_windows": "context_windows",
         "read_documents": "documents",

@@ -15,8 +15,8 @@ class Seq2SeqCollator:
     """Pad source and target token ids to a batch for an encoder-decoder.
 
     Labels are padded with -100, and always on the right, since the decoder starts at their first
-    position. Columns other than `input_ids`, `attention_mask` and `labels` are dropped. A row
-    without any source token is legal: its attention mask is zero throughout.
+    position. Columns other than `input_ids`, `attention_mask`, `labels` and `alignments` are
+    dropped. A row without any source token is legal: its attention mask is zero throughout.
 
     Args:
         tokenizer: gives the pad token, and the end token that closes a row after cutting.
@@ -69,11 +69,13 @@ class Seq2SeqCollator:
 
         Args:
             features: rows with `input_ids`, and with `attention_mask` and `labels` if all of them
-                have it.
+                have it; where all have `alignments`, those are links between tokens, source and
+                target in turn, as `link_tokens` finds them, flattened.
 
         Returns:
             `input_ids` and `attention_mask` (B, S); with labels also `labels` (B, T), and
-            `decoder_input_ids` (B, T) where the model asks for them.
+            `decoder_input_ids` (B, T) where the model asks for them; with links `alignments`
+            (B, T, S), 1 where a target token is linked with a source token.
 
         Raises:
             ValueError: if there are no rows, a column is missing in some of them, or a row is not
@@ -103,7 +105,23 @@ class Seq2SeqCollator:
             shift = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
             if shift is not None:
                 batch["decoder_input_ids"] = shift(labels=batch["labels"])
+            links = _column(features, "alignments")
+            if links is not None:
+                batch["alignments"] = self._alignments(links, input_ids, batch)
         return batch
+
+    def _alignments(
+        self, links: list[np.ndarray], input_ids: list[np.ndarray], batch: dict[str, Tensor]
+    ) -> Tensor:
+        """Return the links of every row as (B, T, S); those behind a cut are left out."""
+        width = batch["input_ids"].shape[1]
+        alignments = np.zeros((*batch["labels"].shape, width), dtype=np.float32)
+        for index, (row, ids) in enumerate(zip(links, input_ids, strict=True)):
+            sources, targets = row.reshape(-1, 2).T.astype(np.int64)
+            is_left = (sources < len(ids)) & (targets < alignments.shape[1])
+            skipped = width - len(ids) if self.padding_side == "left" else 0
+            alignments[index, targets[is_left], sources[is_left] + skipped] = 1.0
+        return torch.from_numpy(alignments)
 
     def _pad(self, rows: list[np.ndarray], fill: int, *, on_the_left: bool) -> Tensor:
         """Return the rows as (B, width) with `fill` on one side; the width is never zero."""

@@ -48,6 +48,9 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
         coverage_loss_weight: weight of sum_j min(alpha_tj, c_tj) in the loss in training mode, c
             the attention of all steps before, against attending to a token twice (See et al. 2017,
             equations 12 and 13); needs attention.
+        guided_alignment_weight: weight of the distance between attention (the mean of its heads)
+            and the `alignments` of a batch in the loss in training mode (Chen et al. 2016); needs
+            attention.
         pointer_generator: write words of the source, too, by copying them along the attention (See
             et al. 2017); needs attention and one vocabulary for both sides.
         max_copied_words: how many distinct unknown words of one source can be copied. They have the
@@ -106,6 +109,7 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
     input_feeding: bool = False
     coverage_attention: bool = False
     coverage_loss_weight: float | int = 0.0
+    guided_alignment_weight: float | int = 0.0
     pointer_generator: bool = False
     max_copied_words: int = 32
     layer_connection: Literal["none", "residual", "highway", "dense"] = "none"
@@ -190,10 +194,9 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {value}.")
-        if not self.coverage_loss_weight >= 0:
-            raise ValueError(
-                f"coverage_loss_weight must be at least 0, got {self.coverage_loss_weight}."
-            )
+        for name in ("coverage_loss_weight", "guided_alignment_weight"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")
         if not self.initializer_range > 0:
             raise ValueError(f"initializer_range must be positive, got {self.initializer_range}.")
 
@@ -259,6 +262,7 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
             ("attention_dropout", 0),
             ("coverage_attention", False),
             ("coverage_loss_weight", 0),
+            ("guided_alignment_weight", 0),
             ("pointer_generator", False),
         ):
             value = getattr(self, name)

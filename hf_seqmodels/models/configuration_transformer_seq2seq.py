@@ -52,6 +52,10 @@ class TransformerSeq2SeqConfig(PreTrainedConfig):
         attention_dropout: rate on attention weights.
         label_smoothing: probability mass spread evenly over the target vocabulary in the loss in
             training mode; the loss in evaluation mode is never smoothed.
+        guided_alignment_weight: weight of the distance between the attention of a decoder layer
+            over the source (the mean of its heads) and the `alignments` of a batch in the loss in
+            training mode (Chen et al. 2016).
+        guided_alignment_layer: that layer, counted from 0 or from the end.
         chunked_loss: compute the training loss and its gradients some tokens at a time, so that the
             scores of all tokens are never held; in training mode there are then no logits beside a
             loss. Same numbers.
@@ -96,6 +100,8 @@ class TransformerSeq2SeqConfig(PreTrainedConfig):
     hidden_dropout: float | int = 0.1
     attention_dropout: float | int = 0.0
     label_smoothing: float | int = 0.0
+    guided_alignment_weight: float | int = 0.0
+    guided_alignment_layer: int = -1
     chunked_loss: bool = True
     max_position_embeddings: int = 1024
     initializer_range: float | int | None = None
@@ -208,6 +214,18 @@ class TransformerSeq2SeqConfig(PreTrainedConfig):
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {value}.")
+
+    def validate_guided_alignment(self):
+        """Check that the layer exists whose attention is guided."""
+        if not self.guided_alignment_weight >= 0:
+            raise ValueError(
+                f"guided_alignment_weight must be at least 0, got {self.guided_alignment_weight}."
+            )
+        if not -self.num_decoder_layers <= self.guided_alignment_layer < self.num_decoder_layers:
+            raise ValueError(
+                f"guided_alignment_layer must be one of {self.num_decoder_layers} decoder layers, "
+                f"got {self.guided_alignment_layer}. They count from 0, or from the end, -1."
+            )
 
     def validate_heads(self):
         """Check that heads of keys and values divide those of the queries."""

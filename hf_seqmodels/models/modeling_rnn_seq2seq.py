@@ -40,6 +40,7 @@ from .layers_recurrent import (
 from .outputs import (
     IGNORED_LABEL,
     RecurrentEncoderOutput,
+    alignment_loss,
     count_targets,
     mixture_loss,
     token_loss,
@@ -676,6 +677,7 @@ class RnnSeq2SeqForConditionalGeneration(
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        alignments: Tensor | None = None,
     ) -> Seq2SeqLMOutput:
         """Score a target given a source, p(y|x) = prod_t p(y_t | y_<t, x).
 
@@ -694,14 +696,16 @@ class RnnSeq2SeqForConditionalGeneration(
             output_hidden_states: return embeddings and the outputs of every layer of both sides.
             num_items_in_batch: targets that the loss is divided by, when the batch is one part of a
                 larger one.
+            alignments: which source tokens each target token belongs to, (B, T, S), for
+                `guided_alignment_weight`; see `alignment_loss`.
 
         Returns:
             Loss in nats per target token (with labels), logits (B, T, V), and what was asked for.
-            The loss is smoothed, and coverage added, in training mode only, so that exp(loss) of an
-            evaluation is a perplexity. With `pointer_generator` the logits are log-probabilities
-            over the vocabulary and the words to copy, (B, T, V + max_copied_words), the smallest
-            number there is at those that the source does not hold; such a label counts as the
-            unknown token.
+            The loss is smoothed, and coverage and alignment added, in training mode only, so that
+            exp(loss) of an evaluation is a perplexity. With `pointer_generator` the logits are
+            log-probabilities over the vocabulary and the words to copy, (B, T, V +
+            max_copied_words), the smallest number there is at those that the source does not hold;
+            such a label counts as the unknown token.
 
         Raises:
             ValueError: if inputs are missing, doubled, out of range or do not fit, or no label is
@@ -728,7 +732,9 @@ class RnnSeq2SeqForConditionalGeneration(
                 output_hidden_states=output_hidden_states,
                 return_dict=True,
             )
-        reads_weights = has_pointer or (self.training and config.coverage_loss_weight > 0)
+        is_guided = config.guided_alignment_weight > 0 and alignments is not None
+        watches = self.training and (is_guided or config.coverage_loss_weight > 0)
+        reads_weights = has_pointer or watches
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -762,9 +768,10 @@ class RnnSeq2SeqForConditionalGeneration(
                     f"got {tuple(labels.shape)}. Leave decoder_input_ids out, and the model makes "
                     f"them from the labels."
                 )
-            loss = self._loss(
-                logits, labels, source_ids, outputs.cross_attentions, num_items_in_batch
-            )
+            loss = self._loss(logits, labels, source_ids, num_items_in_batch)
+            if watches:
+                weights = given(outputs.cross_attentions)[0].mean(dim=1)  # (B, T, S)
+                loss = loss + self._attention_loss(weights, labels, alignments, num_items_in_batch)
         with_attentions, with_states = (
             getattr(config, name) if asked is None else asked
             for name, asked in (
@@ -787,7 +794,6 @@ class RnnSeq2SeqForConditionalGeneration(
         logits: Tensor,
         labels: Tensor,
         source_ids: Tensor | None,
-        attentions: tuple[Tensor, ...] | None,
         num_items_in_batch: Tensor | int | None,
     ) -> Tensor:
         config = self.config
@@ -807,11 +813,24 @@ class RnnSeq2SeqForConditionalGeneration(
                 smoothing=smoothing,
                 num_items_in_batch=num_items_in_batch,
             )
-        if self.training and config.coverage_loss_weight > 0:
-            repeated = coverage_penalty(given(attentions)[0].mean(dim=1))  # (B, T)
+        return loss
+
+    def _attention_loss(
+        self,
+        weights: Tensor,
+        labels: Tensor,
+        alignments: Tensor | None,
+        num_items_in_batch: Tensor | int | None,
+    ) -> Tensor:
+        config, loss = self.config, weights.new_zeros(())
+        if config.coverage_loss_weight > 0:
+            repeated = coverage_penalty(weights)  # (B, T)
             total = repeated.masked_fill(labels == IGNORED_LABEL, 0.0).sum()
             total = total / count_targets(labels, num_items_in_batch)
             loss = loss + config.coverage_loss_weight * total
+        if config.guided_alignment_weight > 0 and alignments is not None:
+            distance = alignment_loss(weights, alignments, labels, num_items_in_batch)
+            loss = loss + config.guided_alignment_weight * distance
         return loss
 
     def score_vocabulary(self, hidden_states: Tensor) -> Tensor:

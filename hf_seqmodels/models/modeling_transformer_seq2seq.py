@@ -51,7 +51,7 @@ from .layers_transformer import (
     make_feed_forward,
 )
 from .layers_vocabulary_loss import output_layer_loss
-from .outputs import IGNORED_LABEL, count_targets, token_loss
+from .outputs import IGNORED_LABEL, alignment_loss, count_targets, token_loss
 from .pretrained_base import (
     Seq2SeqHeadMixin,
     SeqModelsPreTrainedModel,
@@ -630,6 +630,7 @@ class TransformerSeq2SeqForConditionalGeneration(
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        alignments: Tensor | None = None,
         **kwargs,
     ) -> Seq2SeqLMOutput:
         """Score a target given a source, p(y|x) = prod_t p(y_t | y_<t, x).
@@ -647,12 +648,15 @@ class TransformerSeq2SeqForConditionalGeneration(
             use_cache: return keys and values; off while there are labels.
             num_items_in_batch: targets that the loss is divided by, when the batch is one part of a
                 larger one.
+            alignments: which source tokens each target token belongs to, (B, T, S), for
+                `guided_alignment_weight`; see `alignment_loss`.
             **kwargs: see `TransformerSeq2SeqModel`.
 
         Returns:
             Loss in nats per target token (with labels), logits (B, T, V), and what was asked for.
-            In training mode the loss is smoothed as the config says, so that only exp(loss) of an
-            evaluation is a perplexity, and with labels and `chunked_loss` there are no logits.
+            In training mode the loss is smoothed and alignment added as the config says, so that
+            only exp(loss) of an evaluation is a perplexity, and with labels and `chunked_loss`
+            there are no logits.
 
         Raises:
             ValueError: if inputs are missing, doubled, out of range or do not fit, or no label is
@@ -669,6 +673,13 @@ class TransformerSeq2SeqForConditionalGeneration(
                 "to read. (Trainer's label_smoothing_factor takes labels away: set label_smoothing "
                 "in the config instead, or let the collator make decoder_input_ids.)"
             )
+        shows_weights = kwargs.get("output_attentions")
+        if shows_weights is None:
+            shows_weights = self.config.output_attentions
+        guidance = self.config.guided_alignment_weight
+        is_guided = self.training and guidance > 0 and alignments is not None and labels is not None
+        if is_guided:
+            kwargs = {**kwargs, "output_attentions": True}
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -686,16 +697,21 @@ class TransformerSeq2SeqForConditionalGeneration(
             logits = self.lm_head(outputs.last_hidden_state)  # (B, T, V)
         if labels is not None:
             loss = self._loss(outputs.last_hidden_state, logits, labels, num_items_in_batch)
+            if is_guided:
+                weights = outputs.cross_attentions[self.config.guided_alignment_layer].mean(dim=1)
+                loss = loss + guidance * alignment_loss(
+                    weights, alignments, labels, num_items_in_batch
+                )
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
             past_key_values=outputs.past_key_values,
             decoder_hidden_states=outputs.decoder_hidden_states,
-            decoder_attentions=outputs.decoder_attentions,
-            cross_attentions=outputs.cross_attentions,
+            decoder_attentions=outputs.decoder_attentions if shows_weights else None,
+            cross_attentions=outputs.cross_attentions if shows_weights else None,
             encoder_last_hidden_state=outputs.encoder_last_hidden_state,
             encoder_hidden_states=outputs.encoder_hidden_states,
-            encoder_attentions=outputs.encoder_attentions,
+            encoder_attentions=outputs.encoder_attentions if shows_weights else None,
         )
 
     def _loss(

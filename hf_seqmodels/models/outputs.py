@@ -125,6 +125,45 @@ def mixture_loss(
     return total / count_targets(labels, num_items_in_batch)
 
 
+def alignment_loss(
+    weights: Tensor,
+    alignments: Tensor,
+    labels: Tensor,
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
+    """Return how far attention is from given alignments, - sum_t sum_j A_tj log alpha_tj / N.
+
+    Each row of A is divided by its sum; rows of zeros count for nothing, and neither do targets
+    that are skipped.
+    Source: Chen et al. 2016, arXiv:1607.01628, section 3 (guided alignment).
+
+    Args:
+        weights: alpha, the mean of the heads, (B, T, S).
+        alignments: A, what each target token belongs to, none below 0, (B, T, S).
+        labels: targets, (B, T); positions equal to -100 are skipped.
+        num_items_in_batch: N, as in `token_loss`.
+
+    Returns:
+        Scalar, in nats per counted target token.
+
+    Raises:
+        ValueError: if the shapes differ.
+    """
+    if alignments.shape != weights.shape:
+        raise ValueError(
+            "alignments must have the shape (batch, target length, source length), "
+            f"{tuple(weights.shape)}, got {tuple(alignments.shape)}. Seq2SeqCollator makes them of "
+            "links between tokens."
+        )
+    weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
+    alignments = alignments.to(weights)
+    alignments = alignments / alignments.sum(dim=-1, keepdim=True).clamp(min=1e-9)
+    logs = weights.clamp(min=torch.finfo(weights.dtype).tiny).log()
+    crossed = -(alignments * logs).sum(dim=-1)  # (B, T)
+    is_skipped = (labels == IGNORED_LABEL).to(crossed.device)
+    return crossed.masked_fill(is_skipped, 0.0).sum() / count_targets(labels, num_items_in_batch)
+
+
 def count_targets(labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
     """Return what a summed loss is divided by.
 

@@ -226,7 +226,11 @@ def representatives() -> dict[str, dict[str, Any]]:
         "coverage_feeding": mix(
             CELLS["lstm"], attention("additive", "feeding"), coverage_attention=True
         ),
-        "coverage_loss_alone": mix(attention("multi_head", "current"), coverage_loss_weight=0.5),
+        "coverage_loss_alone": mix(
+            attention("multi_head", "current"),
+            coverage_loss_weight=0.5,
+            guided_alignment_weight=0.3,
+        ),
         "pointer": mix(attention("additive", "current"), POINTER),
         "pointer_with_coverage": mix(
             CELLS["lstm"],

@@ -96,6 +96,7 @@ REPRESENTATIVES: dict[str, dict[str, Any]] = {
     # what only training sees, and what tools read
     "dropout": {"embedding_dropout": 0.3, "hidden_dropout": 0.2, "attention_dropout": 0.25},
     "label_smoothing": {"label_smoothing": 0.2, "chunked_loss": False},
+    "guided": {"guided_alignment_weight": 0.3, "guided_alignment_layer": 0},
     "other_ids_and_sizes": {
         "pad_token_id": 12,
         "bos_token_id": 3,
