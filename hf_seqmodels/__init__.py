@@ -46,7 +46,16 @@ from hf_seqmodels.models.modeling_transformer_seq2seq import (
 from hf_seqmodels.models.pipeline_seq2seq_generation import Seq2SeqGenerationPipeline
 
 if TYPE_CHECKING:
-    from hf_seqmodels import analysis, conversion, data, decoding, evaluation, hub, model_cards, onnx
+    from hf_seqmodels import (
+        analysis,
+        conversion,
+        data,
+        decoding,
+        evaluation,
+        hub,
+        model_cards,
+        onnx,
+    )
 
 __version__ = "0.1.0.dev0"
 

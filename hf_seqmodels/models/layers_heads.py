@@ -184,7 +184,7 @@ class FirstTokenPooler(nn.Module):
             first_states = hidden_states[:, 0]
         else:
             first = keep_mask.bool().int().argmax(dim=-1)  # (B), the first of the largest
-            rows = torch.arange(len(first), device=first.device)
+            rows = torch.arange(first.shape[0], device=first.device)
             first_states = hidden_states[rows, first]  # (B, D)
         return torch.tanh(self.dense(first_states))
 

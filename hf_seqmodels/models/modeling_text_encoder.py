@@ -331,7 +331,8 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
         is_alibi = self.config.position_embedding == "alibi"
         options: dict[str, Any] = {"allow_is_bidirectional_skip": not is_alibi}
         if attention_mask is None and position_ids is not None:
-            documents = find_packed_sequence_indices(position_ids.expand(len(inputs_embeds), -1))
+            num_rows = inputs_embeds.shape[0]  # no len(), which an export would take for a constant
+            documents = find_packed_sequence_indices(position_ids.expand(num_rows, -1))
             if documents is not None:
                 options["and_mask_function"] = packed_sequence_mask_function(documents)
         makers = {False: create_bidirectional_mask, True: create_bidirectional_sliding_window_mask}
@@ -352,7 +353,7 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
         dtype = inputs_embeds.dtype
         biases = alibi_biases(*places, num_heads=self.config.num_attention_heads, dtype=dtype)
         if self.config._attn_implementation == "flex_attention":
-            biases = biases.to(dtype).expand(len(inputs_embeds), -1, -1, -1)
+            biases = biases.to(dtype).expand(inputs_embeds.shape[0], -1, -1, -1)
             return masks, {"position_bias": biases}
         return {kind: join_biases_and_mask(biases, masks[kind], dtype) for kind in kinds}, {}
 
