@@ -7,7 +7,6 @@ this module. Shapes: S source length, T target length.
 import base64
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from html import escape
 from os import PathLike
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hf_seqmodels.analysis.directions import Line
 from hf_seqmodels.analysis.labels import make_label
 
 if TYPE_CHECKING:
@@ -138,11 +138,12 @@ def _pair(name: str, title: str, alignment: "Alignment", languages: dict[str, st
     }
     lines = []
     for side, (tokens, special) in sides.items():
-        buttons = "".join(_buttons(tokens, special)) or '<span class="none">no tokens</span>'
+        line = Line(tokens, special)
+        buttons = "".join(_buttons(line, tokens, special)) or '<span class="none">no tokens</span>'
         lines.append(
             f'<div class="side"><span id="{name}-{side}">{side.capitalize()}</span>'
             f'<div class="tokens" role="toolbar" aria-labelledby="{name} {name}-{side}" '
-            f'lang="{languages[side]}" dir="{direction(tokens, special)}">{buttons}</div></div>'
+            f'lang="{languages[side]}" dir="{line.direction}">{buttons}</div></div>'
         )
     return (
         f'<section class="pair" aria-labelledby="{name}">\n<h2 id="{name}">{_text(title)}</h2>\n'
@@ -154,14 +155,21 @@ def _pair(name: str, title: str, alignment: "Alignment", languages: dict[str, st
     )
 
 
-def _buttons(tokens: Sequence[str], special: Sequence[bool]) -> Iterator[str]:
+def _buttons(line: Line, tokens: Sequence[str], special: Sequence[bool]) -> Iterator[str]:
     """Yield a button for every token of a line; Tab reaches the first, arrow keys the others."""
-    for place, (token, is_special) in enumerate(zip(tokens, special, strict=True)):
-        yield (
-            f'<button type="button" class="token{" special" if is_special else ""}" '
-            f'tabindex="{0 if place == 0 else -1}" aria-pressed="false"><bdi>{_text(token)}</bdi>'
-            '<span class="weight" aria-hidden="true"></span></button>'
-        )
+    for kind, value in line.runs():
+        if kind == "open":
+            yield f'<span class="run" dir="{value}">'
+        elif kind == "close":
+            yield "</span>"
+        else:
+            place = int(value)
+            yield (
+                f'<button type="button" class="token{" special" if special[place] else ""}" '
+                f'tabindex="{0 if place == 0 else -1}" aria-pressed="false">'
+                f'<bdi>{_text(tokens[place])}</bdi><span class="weight" aria-hidden="true"></span>'
+                "</button>"
+            )
 
 
 def _table(alignment: "Alignment", languages: dict[str, str]) -> str:
@@ -182,7 +190,7 @@ def _table(alignment: "Alignment", languages: dict[str, str]) -> str:
         )
     ]
     return (
-        f'<table dir="{direction(alignment.source_tokens, alignment.source_is_special)}">'
+        f'<table dir="{Line(alignment.source_tokens, alignment.source_is_special).direction}">'
         "<caption>Attention of each target token (row) over the source tokens (columns)</caption>\n"
         "<thead><tr><td></td>"
         + "".join(head(*column, "col", languages["source"]) for column in columns)
@@ -200,19 +208,3 @@ def _cell(weight: float) -> str:
 def _text(text: str) -> str:
     """Return any text as it may stand in HTML, in an attribute as well, nothing invisible in it."""
     return escape(make_label(text, longest=None, keep_joiners=True))
-
-
-def direction(tokens: Sequence[str], is_special: Sequence[bool]) -> str:
-    """Return "rtl" where most letters run from right to left, else "ltr".
-
-    Args:
-        tokens: of one side.
-        is_special: which of them are special; these do not count.
-
-    Returns:
-        The value of the attribute `dir`.
-    """
-    texts = [token for token, special in zip(tokens, is_special, strict=True) if not special]
-    classes = [unicodedata.bidirectional(letter) for text in texts for letter in text]
-    num_right_to_left = sum(name in ("R", "AL") for name in classes)
-    return "rtl" if num_right_to_left > classes.count("L") else "ltr"

@@ -1,5 +1,7 @@
 """A page of alignments in Chromium: pointer, finger and keyboard show the weights of the arrays."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -164,6 +166,43 @@ def test_texts_do_no_harm_and_nothing_is_asked_for(page):
     assert page.run("document.querySelector('.pair:nth-of-type(3) bdi').textContent") == HARM[0]
     assert page.complaints() == []
     assert {url.rpartition("/")[2] for url in page.requests()} == {"page.html"}
+
+
+MIXED = [
+    "אב 29 גד",
+    "אב 12/11/2003 גד",
+    "ع 29-1-2003 ر",
+    "٤ مارس ٢٠٢١",
+    "אב cd ef גה",
+    "ab אב 29 גד cd",
+    "אב (12.5%) $7 x-3",
+]
+
+
+def order(page, function):
+    """What stands where, from left to right, of boxes that a function of JavaScript returns."""
+    left = page.run(f"({function})().map((box) => box.getBoundingClientRect().left)")
+    return sorted(range(len(left)), key=left.__getitem__)
+
+
+def test_letters_and_digits_stand_where_the_browser_puts_them_in_a_text(browser, tmp_path):
+    items = [Alignment([*text], ["x"], np.full((1, len(text)), 1 / len(text))) for text in MIXED]
+    write_alignment_page(items, tmp_path / "mixed.html")
+    window, _ = browser
+    window.show_as(width=1400)
+    window.open(tmp_path / "mixed.html")
+    for pair, text in enumerate(MIXED):
+        line = f"document.querySelectorAll('.pair')[{pair}].querySelector('.tokens')"
+        tokens = order(window, f"() => [...{line}.querySelectorAll('.token')]")
+        letters = order(
+            window,
+            "() => { const line = document.body.appendChild(document.createElement('p'));"
+            f"line.dir = {line}.dir; line.textContent = {json.dumps(text)};"
+            "return [...line.textContent].map((_, place) => { const one = new Range();"
+            "one.setStart(line.firstChild, place); one.setEnd(line.firstChild, place + 1);"
+            "return one; }); }",
+        )
+        assert tokens == letters, text
 
 
 def luminance(color):
