@@ -186,6 +186,15 @@ class RecurrentLayer(GradientCheckpointingLayer):
             bidirectional=bidirectional,
         )
 
+    def __setattr__(self, name: str, value: Any):
+        if name == "rnn" and type(value).__module__.startswith("peft."):
+            raise ValueError(
+                f"peft cannot wrap the {type(self.rnn).__name__} of a layer: kernels and loops read "
+                "its weights past a wrapper. Leave 'rnn' out of target_parameters and "
+                "modules_to_save, and train whole recurrent stacks with modules_to_save=['stack']."
+            )
+        super().__setattr__(name, value)
+
     def weights(self, direction: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return W (G, I), U (G, D), b (G), b' (G) of a direction, 0 forward and 1 backward.
 

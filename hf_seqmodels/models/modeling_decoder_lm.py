@@ -99,6 +99,7 @@ class DecoderLMPreTrainedModel(SeqModelsPreTrainedModel):
     config_class = DecoderLMConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
+    lora_targets = ("q_proj", "v_proj")
     _no_split_modules = ["PreNormBlock", "PostNormBlock"]  # noqa: RUF012
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
     _supports_sdpa = True

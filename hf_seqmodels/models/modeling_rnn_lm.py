@@ -43,6 +43,7 @@ class RnnLMPreTrainedModel(SeqModelsPreTrainedModel):
     base_model_prefix = "model"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
+    lora_targets = ("lm_head",)
     _no_split_modules = ["RecurrentLayer"]  # noqa: RUF012 (transformers' own declaration)
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
     _is_stateful = True

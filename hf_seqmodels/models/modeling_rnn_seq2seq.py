@@ -67,6 +67,10 @@ class RnnSeq2SeqPreTrainedModel(SeqModelsPreTrainedModel):
     base_model_prefix = "model"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
+    lora_targets = (
+        *("query_projection", "key_projection", "value_projection"),
+        *("attentional_projection", "hidden_projection", "cell_projection"),
+    )
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012 (transformers' declaration)
     _is_stateful = True
 

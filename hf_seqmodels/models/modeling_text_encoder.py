@@ -120,6 +120,7 @@ class TextEncoderPreTrainedModel(SeqModelsPreTrainedModel):
     config_class = TextEncoderConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
+    lora_targets = ("q_proj", "v_proj")
     _no_split_modules = ["PreNormBlock", "PostNormBlock"]  # noqa: RUF012
     _supports_sdpa = True
     _supports_flash_attn = True

@@ -126,6 +126,7 @@ class TransformerSeq2SeqPreTrainedModel(SeqModelsPreTrainedModel):
     base_model_prefix = "model"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
+    lora_targets = ("q_proj", "v_proj")
     _no_split_modules = [  # noqa: RUF012 (transformers' own declarations, here and below)
         "PreNormBlock",
         "PostNormBlock",

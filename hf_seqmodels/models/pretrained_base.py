@@ -5,6 +5,7 @@ passes."""
 import json
 import re
 import shutil
+import sys
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -49,6 +50,15 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch
     # what config.json says of the code; set by the package, empty in code that a checkpoint brought
     code_entries: ClassVar[dict[str, Any]] = {}
+    # what LoRA adapts where the user of peft names no target_modules
+    lora_targets: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, config: PreTrainedConfig, *args: Any, **kwargs: Any):
+        super().__init__(config, *args, **kwargs)
+        constants = sys.modules.get("peft.utils.constants")  # never loaded from here
+        table = getattr(constants, "TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING", None)
+        if table is not None:
+            table.setdefault(config.model_type, list(self.lora_targets))
 
     @classmethod
     def from_pretrained(
