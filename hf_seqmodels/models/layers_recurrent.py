@@ -189,7 +189,7 @@ class RecurrentLayer(GradientCheckpointingLayer):
     def __setattr__(self, name: str, value: Any):
         if name == "rnn" and type(value).__module__.startswith("peft."):
             raise ValueError(
-                f"peft cannot wrap the {type(self.rnn).__name__} of a layer: kernels and loops read "
+                f"peft cannot wrap the {type(self.rnn).__name__} of a layer: what computes reads "
                 "its weights past a wrapper. Leave 'rnn' out of target_parameters and "
                 "modules_to_save, and train whole recurrent stacks with modules_to_save=['stack']."
             )
