@@ -678,8 +678,9 @@ class TransformerSeq2SeqForConditionalGeneration(
         if shows_weights is None:
             shows_weights = self.config.output_attentions
         guidance = self.config.guided_alignment_weight
-        is_guided = self.training and guidance > 0 and alignments is not None and labels is not None
-        if is_guided:
+        if not self.training or guidance == 0 or labels is None:
+            alignments = None
+        if alignments is not None:
             kwargs = {**kwargs, "output_attentions": True}
         outputs = self.model(
             input_ids=input_ids,
@@ -698,7 +699,7 @@ class TransformerSeq2SeqForConditionalGeneration(
             logits = self.lm_head(outputs.last_hidden_state)  # (B, T, V)
         if labels is not None:
             loss = self._loss(outputs.last_hidden_state, logits, labels, num_items_in_batch)
-            if is_guided:
+            if alignments is not None:
                 weights = outputs.cross_attentions[self.config.guided_alignment_layer].mean(dim=1)
                 loss = loss + guidance * alignment_loss(
                     weights, alignments, labels, num_items_in_batch

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
-from transformers.utils import to_py_obj
+from transformers.utils.generic import to_py_obj
 
 TARGET_FOLDER = "target_tokenizer"
 BLANK = "\u2581"  # how word-level and sub-word models write a blank at the head of a token
@@ -250,17 +250,19 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
                 "belongs together to one text."
             )
         encoding = encode(text, **source_options)
-        ids_of_words = [
-            self._number_words(source, row)
-            for source, row in zip(sources, encoding.encodings, strict=True)
+        rows: Any = encoding.encodings
+        words = [
+            self._unknown_words(source, row) for source, row in zip(sources, rows, strict=True)
         ]
-        _write_ids(
-            encoding, text, map(self._unknown_words, sources, encoding.encodings), ids_of_words
-        )
+        ids_of_words = [self._number_words(row_words) for row_words in words]
+        _write_ids(encoding, text, words, ids_of_words)
         if text_target is not None:
             targets = [text_target] if isinstance(text_target, str) else list(text_target)
             target_encoding = encode(text_target, **target_options)
-            words = map(self._unknown_words, targets, target_encoding.encodings)
+            rows = target_encoding.encodings
+            words = [
+                self._unknown_words(target, row) for target, row in zip(targets, rows, strict=True)
+            ]
             _write_ids(target_encoding, text_target, words, ids_of_words)
             encoding["labels"] = target_encoding["input_ids"]
         return encoding
@@ -270,12 +272,13 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
         backend = self.backend_tokenizer
         has_blanks = "Metaspace" in repr(backend.decoder)
         begins_with_blank = has_blanks and "prepend_scheme=always" in repr(backend.decoder)
-        added = self.added_tokens_decoder.keys() - {self.unk_token_id}
+        unknown: Any = self.unk_token_id
+        added = set(self.added_tokens_decoder) - {unknown}
         words = []
         for position, token_id in enumerate(encoding.ids):
             start, end = encoding.offsets[position]
             word = text[start:end]
-            if token_id != self.unk_token_id or word in ("", self.unk_token):
+            if token_id != unknown or word in ("", self.unk_token):
                 continue
             if backend.normalizer is not None:
                 word = backend.normalizer.normalize_str(word)
@@ -288,10 +291,10 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
             words.append((position, word))
         return words
 
-    def _number_words(self, source: str, encoding: Any) -> dict[str, int]:
+    def _number_words(self, words: list[tuple[int, str]]) -> dict[str, int]:
         """Return the id of each unknown word of a source that has one."""
-        words = dict.fromkeys(word for _, word in self._unknown_words(source, encoding))
-        return {word: len(self) + k for k, word in enumerate(list(words)[: self.max_copied_words])}
+        distinct = list(dict.fromkeys(word for _, word in words))[: self.max_copied_words]
+        return {word: len(self) + k for k, word in enumerate(distinct)}
 
     def decode(
         self, token_ids: Any, skip_special_tokens: bool = False, source: Any = None, **kwargs: Any
@@ -320,7 +323,7 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
     def _decode_with_copies(
         self, token_ids: Any, skip_special_tokens: bool, source: Any, **kwargs: Any
     ) -> str | list[str]:
-        rows = to_py_obj(token_ids)
+        rows: Any = to_py_obj(token_ids)
         if isinstance(rows, int) or not rows or not isinstance(rows[0], (list, tuple)):
             row = [rows] if isinstance(rows, int) else list(rows)
             return self._decode_row(row, skip_special_tokens, source, **kwargs)
@@ -364,12 +367,13 @@ class Seq2SeqTokenizer(PreTrainedTokenizerFast):
         side = self if self.target_tokenizer is None else self.target_tokenizer
         words: list[str] = []
         if source is not None and self.max_copied_words:
-            encoding = super().__call__(source).encodings[0]
-            words = list(self._number_words(source, encoding))
+            rows: Any = super().__call__(source).encodings
+            words = list(self._number_words(self._unknown_words(source, rows[0])))
         size = len(side)
         copied = {size + k: word for k, word in enumerate(words)}
+        unknown: Any = side.unk_token_id
         known = side.convert_ids_to_tokens(
-            [token if token < size else side.unk_token_id for token in token_ids]
+            [token if token < size else unknown for token in token_ids]
         )
         return [
             copied.get(token_id, token) for token_id, token in zip(token_ids, known, strict=True)
@@ -466,7 +470,7 @@ def _options_of(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
 def _write_ids(
     encoding: BatchEncoding,
     texts: Any,
-    words: Iterable[list[tuple[int, str]]],
+    words: Sequence[list[tuple[int, str]]],
     ids_of_words: Sequence[dict[str, int]],
 ) -> None:
     """Put the ids of unknown words into the rows of an encoding."""
