@@ -15,6 +15,8 @@ both ways.
 | BERT, with every head | TextEncoder |
 | GPT-2 | DecoderLM |
 | Marian | TransformerSeq2Seq |
+
+`ctranslate2_from_transformer_seq2seq` writes a TransformerSeq2Seq for the engine CTranslate2.
 """
 
 from typing import TYPE_CHECKING
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         text_encoder_state_from_bert,
     )
     from hf_seqmodels.conversion.checkpoints import convert_checkpoint
+    from hf_seqmodels.conversion.ctranslate2_models import ctranslate2_from_transformer_seq2seq
     from hf_seqmodels.conversion.gpt2 import (
         decoder_lm_config_from_gpt2,
         decoder_lm_from_gpt2,
@@ -53,6 +56,7 @@ __all__ = [
     "bert_from_text_encoder",
     "bert_state_from_text_encoder",
     "convert_checkpoint",
+    "ctranslate2_from_transformer_seq2seq",
     "decoder_lm_config_from_gpt2",
     "decoder_lm_from_gpt2",
     "decoder_lm_state_from_gpt2",
@@ -77,6 +81,7 @@ __getattr__, __dir__ = lazy_exports(
         "bert_from_text_encoder": "bert",
         "bert_state_from_text_encoder": "bert",
         "convert_checkpoint": "checkpoints",
+        "ctranslate2_from_transformer_seq2seq": "ctranslate2_models",
         "decoder_lm_config_from_gpt2": "gpt2",
         "decoder_lm_from_gpt2": "gpt2",
         "decoder_lm_state_from_gpt2": "gpt2",
