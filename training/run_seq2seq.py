@@ -65,7 +65,11 @@ from transformers import (
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 import hf_seqmodels  # noqa: F401  (registers the model types)
-from hf_seqmodels.checkpoint_averaging import average_checkpoints, choose_checkpoints
+from hf_seqmodels.checkpoint_averaging import (
+    average_checkpoints,
+    choose_checkpoints,
+    exponential_weights,
+)
 from hf_seqmodels.data import LengthGroupedBatchSampler, Seq2SeqCollator, TokenBudgetBatchSampler
 from hf_seqmodels.evaluation import decode_corpus, n_best
 from hf_seqmodels.models.pipeline_seq2seq_generation import decode_rows
@@ -274,8 +278,10 @@ def average(run: Run) -> list[int]:
     chosen = choose_checkpoints(
         folder, choice, count, metric=metric, greater_is_better=run.args.greater_is_better
     )
+    decay = options.average_decay
+    weights = None if decay is None else exponential_weights(len(chosen), decay)
     with tempfile.TemporaryDirectory() as scratch:
-        mean = average_checkpoints(chosen, Path(scratch, "mean"))
+        mean = average_checkpoints(chosen, Path(scratch, "mean"), weights=weights)
         run.trainer._load_from_checkpoint(str(mean))
     return [int(path.name.rpartition("-")[2]) for path in chosen]
 

@@ -7,6 +7,8 @@ from script_arguments import RunDefaults
 from script_data import PARTS, settle_parts
 from transformers import Seq2SeqTrainingArguments
 
+from hf_seqmodels.checkpoint_averaging import exponential_weights
+
 TOKENIZER_MODELS = ["char", "symbol", "word", "bpe", "wordpiece", "unigram"]
 METRICS = ["exact_match", "error_rate", "wer", "cer", "per", "bleu", "bleu_lowercase", "chrf"]
 LOWER_IS_BETTER = ("loss", "item_error_rate", "error_rate", "wer", "cer", "per")
@@ -162,6 +164,13 @@ class DataTrainingArguments:
         default=None,
         metadata={"help": "Take the mean of the best so many checkpoints instead."},
     )
+    average_decay: float | None = field(
+        default=None,
+        metadata={
+            "help": "With average_last or average_best, an exponential average: each checkpoint "
+            "counts this much of the next one, above 0 and at most 1. Default: all count alike."
+        },
+    )
     num_beams: int | None = field(
         default=None,
         metadata={
@@ -264,6 +273,13 @@ def _settle_averaging(
     wanted = {name: count for name, count in counts.items() if count is not None}
     if len(wanted) > 1:
         raise ValueError("average_last and average_best exclude each other. Pass one of them.")
+    if options.average_decay is not None:
+        if not wanted:
+            raise ValueError(
+                f"average_decay={options.average_decay} weighs the checkpoints of an average. Pass "
+                "average_last or average_best, too."
+            )
+        exponential_weights(1, options.average_decay)  # checks its range
     for name, count in wanted.items():
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}.")

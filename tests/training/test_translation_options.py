@@ -22,7 +22,7 @@ TRANSLATION = (
 def test_both_families_train_average_and_decode_together(tiny_options, pair_files, tmp_path):
     for model_type in ("seqmodels_transformer_seq2seq", "seqmodels_rnn_seq2seq"):
         folder = tmp_path / model_type
-        average = ("--average_last", "2", "--num_train_epochs", "3")
+        average = ("--average_last", "2", "--average_decay", "0.5", "--num_train_epochs", "3")
         options = tiny_options(*TRANSLATION, *average, output_dir=folder, model_type=model_type)
         record = main(options)
         model = AutoModelForSeq2SeqLM.from_pretrained(folder)
@@ -33,7 +33,7 @@ def test_both_families_train_average_and_decode_together(tiny_options, pair_file
         assert len(averaged) == 2
         weights = [load_file(folder / f"checkpoint-{s}" / "model.safetensors") for s in averaged]
         for name, value in load_file(folder / "model.safetensors").items():
-            torch.testing.assert_close(value, (weights[0][name] + weights[1][name]) / 2)
+            torch.testing.assert_close(value, (weights[0][name] + 2 * weights[1][name]) / 3)
         assert '"dropout": null' in (folder / "tokenizer.json").read_text(encoding="utf-8")
         assert AutoTokenizer.from_pretrained(folder)("abc") == AutoTokenizer.from_pretrained(
             folder
@@ -85,6 +85,8 @@ def test_training_rows_are_cut_anew_and_validation_rows_are_not(tiny_options):
         ((*BPE, "--bpe_dropout", "1.5"), "between 0 and 1"),
         (("--average_last", "2", "--average_best", "2"), "exclude each other"),
         (("--average_last", "0"), "at least 1"),
+        (("--average_decay", "0.5"), "Pass average_last or average_best"),
+        (("--average_last", "2", "--average_decay", "1.5"), r"decay must be in \(0, 1\], got 1.5"),
         (("--average_last", "3", "--save_total_limit", "3"), "needs 4 checkpoints"),
         (("--average_best", "3", "--save_total_limit", "9"), "needs all checkpoints"),
         (("--split_punctuation", "true"), "for the models bpe and unigram"),
