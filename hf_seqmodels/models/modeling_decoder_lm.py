@@ -16,7 +16,12 @@ from transformers.modeling_outputs import (
     SequenceClassifierOutputWithPast,
     TokenClassifierOutput,
 )
-from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
+from transformers.processing_utils import Unpack  # pyright: ignore[reportAttributeAccessIssue]
+from transformers.utils.generic import (
+    TransformersKwargs,
+    can_return_tuple,
+    merge_with_config_defaults,
+)
 from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_decoder_lm import DecoderLMConfig
@@ -148,7 +153,7 @@ class DecoderLMModel(DecoderLMPreTrainedModel):
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPast:
         """Read tokens, each attending to itself and what stands before it.
 
@@ -313,7 +318,7 @@ class DecoderLMForCausalLM(DecoderLMPreTrainedModel, GenerationMixin):
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Tensor | int | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> CausalLMOutputWithPast:
         """Score every next token, p(x_1 .. x_T) = prod_t p(x_t | x_<t).
 
@@ -405,7 +410,7 @@ class DecoderLMForSequenceClassification(DecoderLMPreTrainedModel):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> SequenceClassifierOutputWithPast:
         """Score the classes of every row.
 
@@ -485,7 +490,7 @@ class DecoderLMForTokenClassification(DecoderLMPreTrainedModel):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> TokenClassifierOutput:
         """Score the classes of every token.
 

@@ -24,7 +24,12 @@ from transformers.modeling_outputs import (
     SequenceClassifierOutput,
     TokenClassifierOutput,
 )
-from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
+from transformers.processing_utils import Unpack  # pyright: ignore[reportAttributeAccessIssue]
+from transformers.utils.generic import (
+    TransformersKwargs,
+    can_return_tuple,
+    merge_with_config_defaults,
+)
 from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_text_encoder import TextEncoderConfig
@@ -177,7 +182,7 @@ class TextEncoderModel(TextEncoderPreTrainedModel):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPooling:
         """Read tokens, each attending to all of its row.
 
@@ -430,7 +435,7 @@ class TextEncoderHead(TextEncoderPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Any:
         """Read tokens and score what the head scores.
 
@@ -555,7 +560,7 @@ class TextEncoderForPreTraining(TextEncoderForMaskedLM):
         labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> PreTrainingOutput:
         """Score the vocabulary at every token, and whether the second text follows the first.
 
@@ -707,7 +712,7 @@ class TextEncoderForMultipleChoice(TextEncoderPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> MultipleChoiceModelOutput:
         """Score the choices of every question.
 
@@ -786,7 +791,7 @@ class TextEncoderForQuestionAnswering(TextEncoderPreTrainedModel):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> QuestionAnsweringModelOutput:
         """Score where the answer starts and where it ends (Devlin et al. 2019, section 4.2).
 

@@ -26,7 +26,12 @@ from transformers.modeling_outputs import (
     Seq2SeqLMOutput,
     Seq2SeqModelOutput,
 )
-from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
+from transformers.processing_utils import Unpack  # pyright: ignore[reportAttributeAccessIssue]
+from transformers.utils.generic import (
+    TransformersKwargs,
+    can_return_tuple,
+    merge_with_config_defaults,
+)
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_transformer_seq2seq import TransformerSeq2SeqConfig
@@ -516,7 +521,7 @@ class TransformerSeq2SeqModel(TwoVocabulariesMixin, TransformerSeq2SeqPreTrained
         decoder_inputs_embeds: Tensor | None = None,
         decoder_position_ids: Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqModelOutput:
         """Encode a source and run the decoder over a given target.
 
@@ -632,7 +637,7 @@ class TransformerSeq2SeqForConditionalGeneration(
         use_cache: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
         alignments: Tensor | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqLMOutput:
         """Score a target given a source, p(y|x) = prod_t p(y_t | y_<t, x).
 
