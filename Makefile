@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-lm test lint bench clean
+.PHONY: help demo demo-lm test conformance lint bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /: /'
@@ -31,6 +31,11 @@ demo-lm: $(READY)  ## train a small language model on Python's help texts and sh
 
 test: $(READY)  ## run every test, on two processes of one thread each; WORKERS= for more
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+conformance: $(READY)  ## transformers' own suites on every family, minutes; ONLY= for some; HF_CONF_DIST=1 for more
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[conformance]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rf -W ignore --timeout 900 tests/conformance/suites.py \
+	  $(if $(ONLY),-k '$(ONLY)')
 
 lint: $(READY)  ## check style, format, types, docstrings and spelling
 	$(BIN)/ruff check .

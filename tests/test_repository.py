@@ -71,7 +71,13 @@ def pins():
 
 def test_every_dependency_is_pinned_within_its_range(project, pins):
     extras = project["optional-dependencies"]
-    for line in [*project["dependencies"], *extras["train"], *extras["analysis"], *extras["dev"]]:
+    for line in [
+        *project["dependencies"],
+        *extras["train"],
+        *extras["analysis"],
+        *extras["dev"],
+        *extras["conformance"],
+    ]:
         wanted = Requirement(line)
         name = canonicalize_name(wanted.name)
         if name != project["name"]:
