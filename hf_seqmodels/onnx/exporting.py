@@ -40,6 +40,7 @@ from hf_seqmodels.onnx.runtime import SETTINGS_FILE
 DECODER_PACKAGE = "seqmodels_onnx"  # {file in it: its source here}
 DECODER_FILES = {"__init__.py": "runtime.py", "searching.py": "searching.py"}
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+OLDEST_TORCH = (2, 11)  # 2.6 takes lengths of its examples for constants
 
 
 def language_model_graphs(module: Any) -> Graphs:
@@ -176,8 +177,26 @@ def export_programs(model: PreTrainedModel) -> dict[str, ExportedProgram]:
 
     Raises:
         ValueError: if there is no such export of the model's class.
+        ImportError: if torch is too old.
     """
+    check_torch(torch.__version__)
     return _trace_all(model, make_graphs(model))
+
+
+def check_torch(version: str) -> None:
+    """Make sure that torch exports lengths of any number.
+
+    Args:
+        version: of torch.
+
+    Raises:
+        ImportError: if it is older than `OLDEST_TORCH`.
+    """
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_TORCH:
+        raise ImportError(
+            f"Export needs torch {'.'.join(map(str, OLDEST_TORCH))} or newer, got {version}. "
+            f"Install a newer one; what is exported runs without torch."
+        )
 
 
 def _trace_all(model: PreTrainedModel, graphs: Graphs) -> dict[str, ExportedProgram]:
@@ -207,8 +226,9 @@ def export_onnx(model: PreTrainedModel, folder: str | PathLike, tokenizer: Any =
 
     Raises:
         ValueError: if there is no such export of the model's class, or the folder is not empty.
-        ImportError: if a package is missing.
+        ImportError: if a package is missing, or torch is too old.
     """
+    check_torch(torch.__version__)
     _check_packages()
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):

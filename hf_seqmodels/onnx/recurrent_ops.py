@@ -54,7 +54,13 @@ def _run(
     return tuple(output.clone() for output in outputs)
 
 
-@torch.library.custom_op("hf_seqmodels::recurrent_layer", mutates_args=())
+# schemas in words: torch 2.6 does not read list[Tensor]
+@torch.library.custom_op(
+    "hf_seqmodels::recurrent_layer",
+    mutates_args=(),
+    schema="(Tensor inputs, Tensor lengths, Tensor hidden, Tensor[] weights, str kind) "
+    "-> (Tensor, Tensor)",
+)
 def recurrent_layer(
     inputs: Tensor, lengths: Tensor, hidden: Tensor, weights: list[Tensor], kind: str
 ) -> tuple[Tensor, Tensor]:
@@ -74,7 +80,12 @@ def recurrent_layer(
     return outputs, last
 
 
-@torch.library.custom_op("hf_seqmodels::lstm_layer", mutates_args=())
+@torch.library.custom_op(
+    "hf_seqmodels::lstm_layer",
+    mutates_args=(),
+    schema="(Tensor inputs, Tensor lengths, Tensor hidden, Tensor cell, Tensor[] weights) "
+    "-> (Tensor, Tensor, Tensor)",
+)
 def lstm_layer(
     inputs: Tensor, lengths: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:

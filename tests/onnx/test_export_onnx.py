@@ -22,8 +22,13 @@ from hf_seqmodels import (
 )
 from hf_seqmodels.onnx import export_onnx, export_programs, load_graphs
 from hf_seqmodels.onnx.__main__ import main
+from hf_seqmodels.onnx.exporting import OLDEST_TORCH, check_torch
 from tiny_tokenizers import bert_tokenizer
 
+pytestmark = pytest.mark.skipif(
+    tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST_TORCH,
+    reason="this torch takes lengths of examples for constants",
+)
 PAD = 12  # not 0, for which beam search of transformers fills rows with the end token
 ENCODER_DECODERS = {
     # every cell, every scorer, every place of the attention, every bridge
@@ -192,6 +197,8 @@ def test_exported_folder_needs_neither_torch_nor_this_package(tmp_path, capsys):
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path, capsys):
+    with pytest.raises(ImportError, match=r"needs torch 2\.11 or newer, got 2\.10\.0"):
+        check_torch("2.10.0+cpu")
     model = RnnLMModel(RnnLMConfig(vocab_size=5, embedding_size=3, hidden_size=4))
     with pytest.raises(ValueError, match=r"Graphs can be made of.*got RnnLMModel"):
         export_onnx(model, tmp_path / "exported")

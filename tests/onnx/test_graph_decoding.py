@@ -12,6 +12,7 @@ from generation_inputs import prompts
 from graph_sessions import eager_graphs
 from hf_seqmodels import RnnLMConfig, RnnLMForCausalLM
 from hf_seqmodels.decoding import beam_search
+from hf_seqmodels.models.pretrained_base import BEAMS_READ_CONFIG
 from hf_seqmodels.onnx.searching import Beams
 
 # every option that a graph could get wrong, once
@@ -66,6 +67,8 @@ def tiny_language_model(**generation):
 @pytest.mark.parametrize("case", representative_cases("cache", generates=True, only=CASES))
 def test_search_on_graphs_writes_what_generate_writes(case):
     model = case.model(dtype=torch.float32, pad_token_id=PAD)
+    if BEAMS_READ_CONFIG and getattr(model.config, "pointer_generator", False):
+        pytest.skip("this transformers cuts beams by a vocabulary without the words to copy")
     inputs = prompts(case, config=model.config, extra=1)
     inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
     arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
