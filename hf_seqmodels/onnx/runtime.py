@@ -355,7 +355,11 @@ class LanguageModelGraphs(GeneratingGraphs):
             {"logits": (B, T, V)}.
         """
         ids = as_ids("input_ids", input_ids)
-        mask = np.ones_like(ids) if attention_mask is None else as_ids("mask", attention_mask)
+        mask = (
+            np.ones_like(ids)
+            if attention_mask is None
+            else as_ids("attention_mask", attention_mask)
+        )
         return self.advance(self.start(ids, mask), ids, attention_mask=mask)
 
     def generate(
@@ -384,7 +388,11 @@ class LanguageModelGraphs(GeneratingGraphs):
             ValueError: if an option is unknown or does not fit.
         """
         ids = as_ids("input_ids", input_ids)
-        mask = np.ones_like(ids) if attention_mask is None else as_ids("mask", attention_mask)
+        mask = (
+            np.ones_like(ids)
+            if attention_mask is None
+            else as_ids("attention_mask", attention_mask)
+        )
         progress = self.start(ids, mask)
         logits = self.advance(progress, ids, attention_mask=mask)["logits"][:, -1]
         rows, scores = self.write(progress, logits, ids, options)
@@ -432,7 +440,11 @@ class EncoderDecoderGraphs(GeneratingGraphs):
             ValueError: if an option is unknown or does not fit.
         """
         ids = as_ids("input_ids", input_ids)
-        mask = np.ones_like(ids) if attention_mask is None else as_ids("mask", attention_mask)
+        mask = (
+            np.ones_like(ids)
+            if attention_mask is None
+            else as_ids("attention_mask", attention_mask)
+        )
         prompts = self._prompts(len(ids), decoder_input_ids)
         progress = self.start(ids, mask)
         for place in range(prompts.shape[1]):
