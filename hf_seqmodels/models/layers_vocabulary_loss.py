@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from .layers_products import product
 
 CHUNK_ELEMENTS = 2**21  # scores at a time: 8 MB, so that they stay in a processor's cache
+PLAIN_TENSORS = (nn.Parameter, Tensor)
 
 
 class VocabularyLoss(torch.autograd.Function):
@@ -171,8 +172,9 @@ def is_plain_linear(layer: nn.Module) -> bool:
     Returns:
         True for a torch layer with nothing added.
     """
-    has_hooks = bool(layer._forward_pre_hooks or layer._forward_hooks)
-    return type(layer) is nn.Linear and not has_hooks and not hasattr(layer, "_hf_hook")
+    has_hooks = bool(layer._forward_pre_hooks or layer._forward_hooks or hasattr(layer, "_hf_hook"))
+    # a tensor parallel layer is a Linear still, whose weight is a DTensor
+    return type(layer) is nn.Linear and not has_hooks and type(layer.weight) in PLAIN_TENSORS
 
 
 def output_layer_loss(

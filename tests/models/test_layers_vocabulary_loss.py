@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from hf_seqmodels.models import layers_products, layers_vocabulary_loss
 from hf_seqmodels.models.layers_products import prefers_onednn, product
-from hf_seqmodels.models.layers_vocabulary_loss import vocabulary_loss
+from hf_seqmodels.models.layers_vocabulary_loss import output_layer_loss, vocabulary_loss
 
 NUM_TARGETS, WIDTH, VOCABULARY = 10, 5, 23
 
@@ -111,3 +111,16 @@ def test_products_equal_linear_for_any_strides(monkeypatch, by_onednn):
     torch.testing.assert_close(product(hidden, weight, bias), F.linear(hidden, weight, bias))
     torch.testing.assert_close(product(scores, weight.t()), scores @ weight)
     torch.testing.assert_close(product(scores.t(), hidden.t()), scores.t() @ hidden)
+
+
+def test_a_weight_of_another_kind_is_left_to_its_layer(monkeypatch):
+    class Shard(torch.Tensor):
+        """As a DTensor of tensor parallelism, which a plain product refuses."""
+
+    hidden, weight, _, targets = make_inputs()
+    layer = torch.nn.Linear(WIDTH, VOCABULARY, bias=False, dtype=torch.float64)
+    layer.weight = torch.nn.Parameter(weight.detach().as_subclass(Shard))
+    monkeypatch.setattr(layers_vocabulary_loss, "vocabulary_loss", None)
+    loss = output_layer_loss(layer, hidden, targets)
+    expected = F.cross_entropy(F.linear(hidden, weight), targets, reduction="sum")
+    torch.testing.assert_close(loss.as_subclass(torch.Tensor), expected)
