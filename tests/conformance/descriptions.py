@@ -2,6 +2,7 @@
 
 import torch
 
+from copied_targets import TransformerSeq2SeqReadingItsSource
 from family_suites import Description
 
 NO_DROPOUT = {"embedding_dropout": 0.0, "hidden_dropout": 0.0}
@@ -18,6 +19,8 @@ MODERN = {
     "norm_position": "pre",
     "num_key_value_heads": 2,
 }
+# the bias of the keys changes no attention weight: Adam would make steps of its gradient's rounding
+WITHOUT_BIASES = {"use_bias": False}
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 RECURRENT = {"has_attentions": False}
 
@@ -66,7 +69,9 @@ DESCRIPTIONS = (
         model_type="seqmodels_transformer_seq2seq",
         options={**BLOCKS, **BOTH_STACKS, "share_embeddings": True, "tie_word_embeddings": True},
         sizes=SIZES,
+        trained_options=WITHOUT_BIASES,
         trained_by="AutoModelForSeq2SeqLM",
+        reading_class=TransformerSeq2SeqReadingItsSource,
     ),
     Description(
         name="TransformerSeq2SeqModern",
@@ -74,12 +79,14 @@ DESCRIPTIONS = (
         options={**BLOCKS, **BOTH_STACKS, **MODERN, "norm_type": "rms"},
         sizes=SIZES,
         trained_by="AutoModelForSeq2SeqLM",
+        reading_class=TransformerSeq2SeqReadingItsSource,
     ),
     Description(
         name="DecoderLM",
         model_type="seqmodels_decoder_lm",
         options={**BLOCKS, **STACK},
         sizes=SIZES,
+        trained_options=WITHOUT_BIASES,
     ),
     Description(
         name="DecoderLMModern",
@@ -99,6 +106,7 @@ DESCRIPTIONS = (
         model_type="seqmodels_text_encoder",
         options={**BLOCKS, **STACK},
         sizes=SIZES,
+        trained_options=WITHOUT_BIASES,
         trained_by="AutoModelForMaskedLM",
         extra_labels={"TextEncoderForPreTraining": labels_of_pretraining},
     ),

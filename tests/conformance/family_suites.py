@@ -30,7 +30,10 @@ class Description:
         options: of a tiny config.
         sizes: attributes of the config that ConfigTester reads and sets.
         trained_by: Auto class of the head that runs in several processes.
+        reading_class: class of the head that takes ids and nothing else, where the head itself does
+            not.
         attributes: of the TestCase; what they mean stands in the suites.
+        trained_options: options that differ where FSDP's training is compared step by step.
         holes: whether padding may stand between the tokens of a row.
         extra_labels: labels of a head that the suites do not know: {class name: function of the
             numbers of rows and tokens}.
@@ -41,7 +44,9 @@ class Description:
     options: Mapping[str, Any]
     sizes: tuple[str, ...] = ("hidden_size", "num_hidden_layers")
     trained_by: str = "AutoModelForCausalLM"
+    reading_class: type[PreTrainedModel] | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    trained_options: Mapping[str, Any] = field(default_factory=dict)
     holes: bool = True
     extra_labels: Mapping[str, Callable[[int, int], Inputs]] = field(default_factory=dict)
 
@@ -175,8 +180,18 @@ def build_suite(description: Description, suites: Suites) -> type[unittest.TestC
             prepared |= labels(test.model_tester.batch_size, test.model_tester.seq_length)
         return prepared
 
+    def parallel_class(test):
+        reads_alone = "forward" in test._testMethodName and description.reading_class is not None
+        return description.reading_class if reads_alone else description.trained_class
+
+    def tiny_config(test):
+        config_class, options = suites.fsdp.FSDPTesterMixin._get_tiny_config(test)
+        return config_class, {**options, **description.trained_options}
+
     body = {
         "setUp": set_up,
+        "_get_tiny_config": tiny_config,
+        "_get_tp_model_class": parallel_class,
         "test_config": lambda test: test.config_tester.run_common_tests(),
         "_prepare_for_class": prepare_for_class,
         "model_tester": None,

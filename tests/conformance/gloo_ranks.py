@@ -6,6 +6,7 @@ in the staged package and has its names; it imports nothing of the repository.
 
 import os
 import socket
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ import transformers
 # Auto class that loads the models of the FSDP suite, which only knows decoders. The suite of a
 # family sets it; the processes that it starts receive it.
 auto_class = "AutoModelForCausalLM"
+# a process of its own takes longer to import everything than most of these tests
+START = "fork" if sys.platform == "linux" else "spawn"
 
 
 def _get_distributed_device_type() -> str:
@@ -35,7 +38,9 @@ def _set_rank_device(rank: int) -> None:
 
 
 def _start_rank_processes(function: Callable, args: tuple = (), nprocs: int = 1) -> None:
-    torch.multiprocessing.spawn(_run, args=(auto_class, function, args), nprocs=nprocs)
+    torch.multiprocessing.start_processes(
+        _run, args=(auto_class, function, args), nprocs=nprocs, start_method=START
+    )
 
 
 def _run(rank: int, auto_class: str, function: Callable, args: tuple) -> None:
