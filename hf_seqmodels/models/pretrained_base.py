@@ -2,6 +2,7 @@
 """What all families share beside their layers: initialisation, tying, and the checks of what a user
 passes."""
 
+import copy
 import json
 import re
 import shutil
@@ -313,12 +314,16 @@ class TwoVocabulariesMixin(EncoderDecoder):
     def _beam_search(self, *args, **kwargs):
         if not BEAMS_READ_CONFIG:
             return super()._beam_search(*args, **kwargs)
-        source_vocab_size = self.config.vocab_size
-        self.config.vocab_size = self.config.target_vocab_size
+        counted = copy.copy(self.config)
+        counted.vocab_size = self.config.target_vocab_size
+        if getattr(self.config, "pointer_generator", False):
+            counted.vocab_size += self.config.max_copied_words
+        # beams ask the config how many scores there are, while the model goes on reading its own
+        vars(self.config)["get_text_config"] = lambda *args, **kwargs: counted
         try:
             return super()._beam_search(*args, **kwargs)
         finally:
-            self.config.vocab_size = source_vocab_size
+            del vars(self.config)["get_text_config"]
 
     def compute_transition_scores(
         self,
