@@ -84,10 +84,12 @@ def check_agreement(models: Sequence[Any]) -> dict[str, Any]:
 
 
 def _target_vocab_size(model: Any) -> int:
-    layer = model.get_output_embeddings()
+    """Return how many scores a model gives, those of words to copy included."""
+    config, layer = model.config, model.get_output_embeddings()
+    copied = config.max_copied_words if getattr(config, "pointer_generator", False) else 0
     if layer is not None:
-        return layer.weight.shape[0]
-    return getattr(model.config, "decoder_vocab_size", None) or model.config.vocab_size
+        return layer.weight.shape[0] + copied
+    return (getattr(config, "decoder_vocab_size", None) or config.vocab_size) + copied
 
 
 def check_saved_tokenizers(names: Sequence[str], **kwargs: Any) -> None:
