@@ -47,6 +47,7 @@ DESCRIPTIONS = (
             "share_embeddings": True,
         },
         trained_by="AutoModelForSeq2SeqLM",
+        trained_options={"num_attention_heads": 1},  # the suite sets 4, which one scorer alone has
         attributes=RECURRENT,
     ),
     Description(
@@ -62,6 +63,7 @@ DESCRIPTIONS = (
             "tie_word_embeddings": True,
         },
         trained_by="AutoModelForSeq2SeqLM",
+        trained_options={"num_attention_heads": 1},  # the suite sets 4, which one scorer alone has
         attributes=RECURRENT,
     ),
     Description(
@@ -76,7 +78,14 @@ DESCRIPTIONS = (
     Description(
         name="TransformerSeq2SeqModern",
         model_type="seqmodels_transformer_seq2seq",
-        options={**BLOCKS, **BOTH_STACKS, **MODERN, "norm_type": "rms"},
+        # one table: the suites embed source and target by get_input_embeddings()
+        options={
+            **BLOCKS,
+            **BOTH_STACKS,
+            **MODERN,
+            "norm_type": "rms",
+            "share_embeddings": True,
+        },
         sizes=SIZES,
         trained_by="AutoModelForSeq2SeqLM",
         reading_class=TransformerSeq2SeqReadingItsSource,
