@@ -32,8 +32,11 @@ demo-lm: $(READY)  ## train a small language model on Python's help texts and sh
 test: $(READY)  ## run every test, on two processes of one thread each; WORKERS= for more
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS)
 
-conformance: $(READY)  ## transformers' own suites on every family, minutes; ONLY= for some; HF_CONF_DIST=1 for more
+$(VENV)/.conformance: $(READY)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[conformance]'
+	touch $@
+
+conformance: $(VENV)/.conformance  ## transformers' own suites on every family, minutes; ONLY= for some
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rf -W ignore --timeout 900 tests/conformance/suites.py \
 	  $(if $(ONLY),-k '$(ONLY)')
 
