@@ -221,10 +221,11 @@ class TransformerSeq2SeqConfig(PreTrainedConfig):
             raise ValueError(
                 f"guided_alignment_weight must be at least 0, got {self.guided_alignment_weight}."
             )
-        if not -self.num_decoder_layers <= self.guided_alignment_layer < self.num_decoder_layers:
+        num_layers = max(self.num_decoder_layers, 1)  # none is for validate_sizes to refuse
+        if not -num_layers <= self.guided_alignment_layer < num_layers:
             raise ValueError(
-                f"guided_alignment_layer must be one of {self.num_decoder_layers} decoder layers, "
-                f"got {self.guided_alignment_layer}. They count from 0, or from the end, -1."
+                f"guided_alignment_layer must be one of {num_layers} decoder layers, got "
+                f"{self.guided_alignment_layer}. They count from 0, or from the end, -1."
             )
 
     def validate_heads(self):
