@@ -1,9 +1,11 @@
 """Public names, and what importing the package may load."""
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -113,3 +115,34 @@ def test_lazy_package_is_the_package(name):
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="'hf_seqmodels' has no attribute 'metrics'"):
         _ = hf_seqmodels.metrics
+
+
+def calls_of(name, node):
+    """Yield the calls of a function of this name below a node of the syntax tree."""
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name:
+            yield call
+
+
+def test_only_programs_print_and_every_progress_bar_closes():
+    """A print in a library ends up in somebody's output; a bar that an error leaves open, in the
+    next cell of their notebook."""
+    files = sorted(Path(hf_seqmodels.__file__).parent.rglob("*.py"))
+    assert len(files) > 50
+    for path in files:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        may_print = set()
+        closes = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.name == "main":
+                may_print.update(calls_of("print", node))
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'":
+                may_print.update(calls_of("print", node))
+            if isinstance(node, ast.With):
+                closes.update(item.context_expr for item in node.items)
+        assert set(calls_of("print", tree)) <= may_print, path
+        assert set(calls_of("tqdm", tree)) <= closes, path
+
+
+def test_types_are_marked_as_part_of_the_package():
+    assert (Path(hf_seqmodels.__file__).parent / "py.typed").is_file()

@@ -35,25 +35,29 @@ COLORS = "Blues"
 
 
 def plot_alignment(
-    alignment: "Alignment", path: str | PathLike, *, title: str | None = None
-) -> None:
+    alignment: "Alignment", path: str | PathLike | None = None, *, title: str | None = None
+) -> Figure:
     """Draw one alignment as a heat map.
 
     Args:
         alignment: tokens and weights.
         path: the picture; its ending chooses the format (.png, .svg, .pdf). The folder is made.
+            None writes nothing.
         title: text above the map, or None.
+
+    Returns:
+        The figure, which a notebook shows.
     """
-    plot_alignments([alignment], path, titles=None if title is None else [title])
+    return plot_alignments([alignment], path, titles=None if title is None else [title])
 
 
 def plot_alignments(
     alignments: Sequence["Alignment"],
-    path: str | PathLike,
+    path: str | PathLike | None = None,
     *,
     titles: Sequence[str] | None = None,
     num_columns: int | None = None,
-) -> None:
+) -> Figure:
     """Draw several alignments as heat maps in one picture, with one scale from 0 to 1.
 
     Cells have one size, so that a longer text has a larger map; very many or very long ones make
@@ -62,8 +66,12 @@ def plot_alignments(
     Args:
         alignments: tokens and weights, at least one.
         path: the picture; its ending chooses the format (.png, .svg, .pdf). The folder is made.
+            None writes nothing.
         titles: one text per alignment, or None.
         num_columns: maps side by side; None takes as many as fit on a page.
+
+    Returns:
+        The figure, which a notebook shows.
 
     Raises:
         ValueError: if there is nothing to draw, or the titles are not one per alignment.
@@ -95,7 +103,10 @@ def plot_alignments(
     while cell > SMALLEST_CELL and not fits_page(rows, cell):
         cell *= 0.9
         rows = flow(panels, cell, num_columns)
-    save(draw_rows(rows, cell, families, title_families), path)
+    figure = draw_rows(rows, cell, families, title_families)
+    if path is not None:
+        save(figure, path)
+    return figure
 
 
 class Panel:

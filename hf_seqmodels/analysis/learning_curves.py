@@ -28,11 +28,11 @@ PREFERRED = ("exact_match", "accuracy", "bleu", "chrf", "f1", "per", "wer", "cer
 
 def plot_learning_curve(
     log_history: Sequence[Mapping[str, Any]],
-    path: str | PathLike,
+    path: str | PathLike | None = None,
     *,
     metric: str | None = None,
     title: str | None = None,
-) -> None:
+) -> Figure:
     """Draw training loss, evaluation loss and one evaluation score over the steps.
 
     Losses (nats per target token, as the Trainer logs them) are on the left axis, which is
@@ -43,9 +43,13 @@ def plot_learning_curve(
     Args:
         log_history: `trainer.state.log_history`, or the `log_history` of a trainer_state.json.
         path: the picture; its ending chooses the format (.png, .svg, .pdf). The folder is made.
+            None writes nothing.
         metric: the score, with or without "eval_"; None takes the first known one, or none where
             none was logged.
         title: text above the curves, or None.
+
+    Returns:
+        The figure, which a notebook shows.
 
     Raises:
         ValueError: if neither a loss nor the score was logged.
@@ -85,7 +89,9 @@ def plot_learning_curve(
     )
     if title:
         axes.set_title(title, loc="left", fontsize=FONT_SIZE + 2, color=INK, parse_math=False)
-    save(figure, path)
+    if path is not None:
+        save(figure, path)
+    return figure
 
 
 def find_metric(log_history: Sequence[Mapping[str, Any]], metric: str | None) -> str | None:

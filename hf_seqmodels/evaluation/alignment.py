@@ -5,6 +5,7 @@ Shapes: S source length, T target length.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 
 import numpy as np
 
@@ -98,6 +99,14 @@ class Alignment:
             ValueError: if the threshold is not in (0, 1].
         """
         return format_pharaoh(self.links(threshold=threshold, keep_special=keep_special))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the interactive page, in a frame of its own."""
+        from hf_seqmodels.analysis import render_alignment_page
+
+        page = escape(render_alignment_page([self], titles=["Attention"]))
+        frame = '<iframe sandbox="allow-scripts" width="100%" height="420" srcdoc="{}"></iframe>'
+        return frame.format(page)
 
     def merge_words(self) -> "Alignment":
         """Return the alignment between words, where tokens are parts of words.

@@ -84,22 +84,25 @@ def masked_token_figures(
     was_training = model.training
     model.eval()
     found = MaskedTokenFigures()
-    starts: Iterable[int] = range(0, len(rows), batch_size)
-    for start in tqdm(starts, disable=not progress, desc="Evaluating"):
-        batch = collator([rows[i] for i in range(start, min(start + batch_size, len(rows)))])
-        inputs = {name: value.to(model.device) for name, value in batch.items()}
-        labels = inputs.pop("labels")  # (B, S)
-        follows = inputs.pop("next_sentence_label", None)
-        outputs = model(**inputs)
-        masked = labels != IGNORED_LABEL
-        scores, targets = _token_scores(outputs)[masked].float(), labels[masked]  # (N, V), (N)
-        found.total_nats += F.cross_entropy(scores, targets, reduction="none").double().sum().item()
-        found.num_tokens += len(targets)
-        found.num_right += int((scores.argmax(dim=-1) == targets).sum())
-        if follows is not None:
-            found.num_pairs += len(follows)
-            judged = outputs.seq_relationship_logits.argmax(dim=-1)
-            found.num_right_pairs += int((judged == follows).sum())
+    starts = range(0, len(rows), batch_size)
+    with tqdm(starts, disable=not progress, desc="Evaluating") as bar:
+        for start in bar:
+            batch = collator([rows[i] for i in range(start, min(start + batch_size, len(rows)))])
+            inputs = {name: value.to(model.device) for name, value in batch.items()}
+            labels = inputs.pop("labels")  # (B, S)
+            follows = inputs.pop("next_sentence_label", None)
+            outputs = model(**inputs)
+            masked = labels != IGNORED_LABEL
+            scores, targets = _token_scores(outputs)[masked].float(), labels[masked]  # (N, V), (N)
+            found.total_nats += (
+                F.cross_entropy(scores, targets, reduction="none").double().sum().item()
+            )
+            found.num_tokens += len(targets)
+            found.num_right += int((scores.argmax(dim=-1) == targets).sum())
+            if follows is not None:
+                found.num_pairs += len(follows)
+                judged = outputs.seq_relationship_logits.argmax(dim=-1)
+                found.num_right_pairs += int((judged == follows).sum())
     model.train(was_training)
     if not found.num_tokens:
         raise ValueError(

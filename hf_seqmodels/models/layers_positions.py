@@ -112,6 +112,10 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.width = width
 
+    def extra_repr(self) -> str:
+        """Say what the printed model shows of the layer."""
+        return f"width={self.width}"
+
     def forward(self, position_ids: Tensor) -> Tensor:
         """Return vectors in float64, or float32 on devices without: (B, T) -> (B, T, D)."""
         is_cpu = position_ids.device.type == "cpu"

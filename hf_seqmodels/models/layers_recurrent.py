@@ -434,6 +434,10 @@ class SequenceDropout(nn.Module):
         self.rate = rate
         self.variational = variational
 
+    def extra_repr(self) -> str:
+        """Say what the printed model shows of the layer."""
+        return f"p={self.rate}, variational={self.variational}"
+
     def forward(self, inputs: Tensor) -> Tensor:
         """Drop elements of (B, T, D)."""
         if not self.variational:

@@ -115,6 +115,17 @@ class SelfAttention(nn.Module):
         self.o_proj = nn.Linear(num_heads * head_dim, hidden_size, bias=use_bias)
         self.o_proj.adds_to_residual = True
 
+    def extra_repr(self) -> str:
+        """Say what the printed model shows of the layer."""
+        shown = [
+            f"num_heads={self.q_proj.out_features // self.head_dim}",
+            f"num_key_value_heads={self.k_proj.out_features // self.head_dim}",
+            f"is_causal={self.is_causal}",
+        ]
+        if self.sliding_window is not None:
+            shown.append(f"sliding_window={self.sliding_window}")
+        return ", ".join(shown)
+
     def forward(
         self,
         hidden_states: Tensor,

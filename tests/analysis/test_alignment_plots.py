@@ -66,6 +66,16 @@ def assert_nothing_is_cut_or_overlaps(figure):
         assert shared_width < 2 or shared_height < 2, (left, right)
 
 
+def test_a_plot_is_returned_and_written_only_where_asked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    alignment = make_alignment("ab", "c")
+    figure = plot_alignment(alignment)
+    np.testing.assert_array_equal(figure.axes[0].images[0].get_array(), alignment.weights)
+    assert not list(tmp_path.iterdir())
+    assert plot_alignment(alignment, "one.svg") is not None
+    assert (tmp_path / "one.svg").stat().st_size > 0
+
+
 def test_a_map_shows_weights_and_tokens(tmp_path, drawn):
     alignment = make_alignment(["das", "Haus"], ["the", "house"])
     plot_alignment(alignment, tmp_path / "one.png", title="das Haus")

@@ -58,8 +58,9 @@ def curves_of(figure):
 
 
 def test_losses_and_the_score_are_drawn(log_history, tmp_path, drawn):
-    plot_learning_curve(log_history, tmp_path / "new" / "curve.png", title="dates")
+    returned = plot_learning_curve(log_history, tmp_path / "new" / "curve.png", title="dates")
     (figure,) = drawn
+    assert returned is figure
     left, right = figure.axes
     assert curves_of(figure) == {
         "training loss (last 0.4)": [(step, 2.0 / step) for step in range(1, 6)],

@@ -1,5 +1,7 @@
 """Pharaoh format, words and readable tokens, worked out by hand."""
 
+from html.parser import HTMLParser
+
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -8,6 +10,7 @@ from transformers import PreTrainedTokenizerFast
 from hf_seqmodels.data import parse_pharaoh
 from hf_seqmodels.evaluation import Alignment
 from hf_seqmodels.models.pipeline_seq2seq_generation import readable_tokens
+from read_alignment_page import Page
 
 WEIGHTS = np.array(
     [
@@ -29,6 +32,25 @@ def alignment():
         source_is_special=[False, False, False, True],
         target_is_special=[False, False, False, True],
     )
+
+
+class Frame(HTMLParser):
+    """The attributes of the one element that a notebook gets."""
+
+    def handle_starttag(self, tag, attrs):
+        assert tag == "iframe" and not hasattr(self, "attributes")
+        self.attributes = dict(attrs)
+
+
+def test_a_notebook_shows_the_page_in_a_frame(alignment):
+    """What the tokens are must not end the frame, and the page may run its script but no more."""
+    alignment.source_tokens[0] = """"'></iframe><b>&amp;"""
+    frame = Frame()
+    frame.feed(alignment._repr_html_())
+    assert frame.attributes["sandbox"] == "allow-scripts"
+    page = Page(frame.attributes["srcdoc"])
+    assert page.tokens(0) == (alignment.source_tokens, alignment.target_tokens)
+    np.testing.assert_allclose(page.weights(0), WEIGHTS)
 
 
 def test_pharaoh_links_the_largest_weight_of_each_target_token(alignment):

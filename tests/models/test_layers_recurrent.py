@@ -7,7 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from hf_seqmodels.models.layers_recurrent import RecurrentLayer, RecurrentStack, find_cell
+from hf_seqmodels.models.layers_recurrent import (
+    RecurrentLayer,
+    RecurrentStack,
+    SequenceDropout,
+    find_cell,
+)
 from plain_recurrence import plain_layer, plain_stack, plain_stack_step, plain_step
 from probed_gradients import assert_same_values_and_gradients
 
@@ -364,3 +369,8 @@ def test_kernels_run_on_weights_that_accelerate_offloads(kind, bidirectional):
     assert all(parameter.is_meta for parameter in layer.parameters())
     for one, other in zip(layer(inputs), expected, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_a_printed_dropout_says_its_rate_and_kind():
+    shown = repr(SequenceDropout(0.3, variational=True))
+    assert shown == "SequenceDropout(p=0.3, variational=True)"

@@ -89,3 +89,8 @@ def test_norms_are_their_formulas(use_bias):
         else:
             assert getattr(norm, "bias", None) is None
         torch.testing.assert_close(norm(inputs), expected)
+
+
+def test_a_printed_layer_says_what_its_projections_do_not():
+    shown = repr(make_attention(num_key_value_heads=2, sliding_window=3)).splitlines()[1].strip()
+    assert shown == "num_heads=4, num_key_value_heads=2, is_causal=True, sliding_window=3"

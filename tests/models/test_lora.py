@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from transformers import Trainer, TrainingArguments
 
 from hf_seqmodels import (
@@ -19,6 +18,9 @@ from hf_seqmodels import (
     TransformerSeq2SeqConfig,
     TransformerSeq2SeqForConditionalGeneration,
 )
+
+pytest.importorskip("peft")
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 
 WIDTHS = {"hidden_size": 24, "num_attention_heads": 4, "max_position_embeddings": 32}
 IDS = torch.tensor([[4, 9, 7, 2, 11], [5, 3, 8, 6, 10]])
