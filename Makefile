@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-lm test conformance lint bench clean
+.PHONY: help demo demo-lm test test-lowest test-newest conformance lint bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /: /'
@@ -32,6 +32,16 @@ demo-lm: $(READY)  ## train a small language model on Python's help texts and sh
 test: $(READY)  ## run every test, on two processes of one thread each; WORKERS= for more
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS)
 
+test-lowest:  ## the tests with the oldest versions that pyproject.toml allows, in an environment of their own
+	test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e '.[train,analysis]' pytest pytest-xdist
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(VENV)-lowest/bin/python -m pytest -n $(WORKERS)
+
+test-newest:  ## the tests with the newest versions that pyproject.toml allows, in an environment of their own
+	test -x $(VENV)-newest/bin/python || $(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager -e '.[dev]'
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(VENV)-newest/bin/python -m pytest -n $(WORKERS)
+
 $(VENV)/.conformance: $(READY)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[conformance]'
 	touch $@
@@ -51,5 +61,5 @@ bench: $(READY)  ## measure; each file in benchmarks/ says what
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
 
 clean:  ## remove the environment and what the tools leave behind
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-newest build dist .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -57,16 +58,35 @@ def project():
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-@pytest.fixture(scope="module")
-def pins():
-    """The lines of constraints.txt, {distribution: [requirement, ...]}."""
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+def read_pins(name):
+    """Return the lines of a file of constraints, {distribution: [requirement, ...]}."""
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
     found = {}
     for line in lines:
         if line and not line.startswith("#"):
             requirement = Requirement(line)
             found.setdefault(canonicalize_name(requirement.name), []).append(requirement)
     return found
+
+
+@pytest.fixture(scope="module")
+def pins():
+    return read_pins("constraints.txt")
+
+
+def test_the_oldest_versions_that_are_tested_are_those_that_are_allowed(project):
+    extras = project["optional-dependencies"]
+    allowed = {}
+    for line in [*project["dependencies"], *extras["train"], *extras["analysis"]]:
+        wanted = Requirement(line)
+        (lowest,) = (part.version for part in wanted.specifier if part.operator == ">=")
+        allowed[canonicalize_name(wanted.name)] = Version(lowest)
+    pins = read_pins("constraints-lowest.txt")
+    tested = {
+        name: [Version(part.version) for pin in lines for part in pin.specifier]
+        for name, lines in pins.items()
+    }
+    assert tested == {name: [version] for name, version in allowed.items()}
 
 
 def test_every_dependency_is_pinned_within_its_range(project, pins):
