@@ -102,6 +102,14 @@ def as_ids(name: str, values: Any, num_axes: int | None = 2) -> Array:
     return ids
 
 
+def as_ids_and_mask(input_ids: Any, attention_mask: Any) -> tuple[Array, Array]:
+    """Return tokens and which of them are real, None meaning all, as the graphs want them."""
+    ids = as_ids("input_ids", input_ids)
+    if attention_mask is None:
+        return ids, np.ones_like(ids)
+    return ids, as_ids("attention_mask", attention_mask)
+
+
 class Graphs:
     """A model as graphs.
 
@@ -354,12 +362,7 @@ class LanguageModelGraphs(GeneratingGraphs):
         Returns:
             {"logits": (B, T, V)}.
         """
-        ids = as_ids("input_ids", input_ids)
-        mask = (
-            np.ones_like(ids)
-            if attention_mask is None
-            else as_ids("attention_mask", attention_mask)
-        )
+        ids, mask = as_ids_and_mask(input_ids, attention_mask)
         return self.advance(self.start(ids, mask), ids, attention_mask=mask)
 
     def generate(
@@ -387,12 +390,7 @@ class LanguageModelGraphs(GeneratingGraphs):
         Raises:
             ValueError: if an option is unknown or does not fit.
         """
-        ids = as_ids("input_ids", input_ids)
-        mask = (
-            np.ones_like(ids)
-            if attention_mask is None
-            else as_ids("attention_mask", attention_mask)
-        )
+        ids, mask = as_ids_and_mask(input_ids, attention_mask)
         progress = self.start(ids, mask)
         logits = self.advance(progress, ids, attention_mask=mask)["logits"][:, -1]
         rows, scores = self.write(progress, logits, ids, options)
@@ -439,12 +437,7 @@ class EncoderDecoderGraphs(GeneratingGraphs):
         Raises:
             ValueError: if an option is unknown or does not fit.
         """
-        ids = as_ids("input_ids", input_ids)
-        mask = (
-            np.ones_like(ids)
-            if attention_mask is None
-            else as_ids("attention_mask", attention_mask)
-        )
+        ids, mask = as_ids_and_mask(input_ids, attention_mask)
         prompts = self._prompts(len(ids), decoder_input_ids)
         progress = self.start(ids, mask)
         for place in range(prompts.shape[1]):
