@@ -68,6 +68,10 @@ class RnnLMConfig(PreTrainedConfig):
 
     model_type = "seqmodels_rnn_lm"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012 (transformers' own declaration)
+    base_model_fsdp_plan = {  # noqa: RUF012 (transformers' own declaration)
+        "embed_tokens": "free_full_weight",
+        "stack": "free_full_weight",
+    }
 
     vocab_size: int = 8000
     embedding_size: int = 256

@@ -89,6 +89,11 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
     model_type = "seqmodels_rnn_seq2seq"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012 (transformers' own declaration)
     attribute_map = {"num_hidden_layers": "num_encoder_layers"}  # noqa: RUF012
+    base_model_fsdp_plan = {  # noqa: RUF012 (transformers' own declaration)
+        "encoder.embed_tokens": "free_full_weight",
+        "encoder.stack": "free_full_weight",
+        "decoder.embed_tokens": "free_full_weight",
+    }
 
     vocab_size: int = 8000
     decoder_vocab_size: int | None = None

@@ -130,6 +130,7 @@ class RnnSeq2SeqEncoder(RnnSeq2SeqPreTrainedModel):
         )
         self.stack = make_stack(config, input_size=config.embedding_size, side="encoder")
         self.post_init()
+        self._fsdp_plan = {}  # the plan of the config names modules of the whole model
 
     @can_return_tuple
     def forward(
@@ -298,6 +299,7 @@ class RnnSeq2SeqDecoder(RnnSeq2SeqPreTrainedModel):
         )
         self._no_split_modules = {type(self.recurrence).__name__}  # its steps cross all its layers
         self.post_init()
+        self._fsdp_plan = {}
 
     def new_cache(self) -> RecurrentCache:
         """Return an empty cache with room for every carried state."""

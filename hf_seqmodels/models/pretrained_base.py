@@ -61,6 +61,12 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
         if table is not None:
             table.setdefault(config.model_type, list(self.lora_targets))
 
+    def post_init(self):
+        """Finish a model as transformers does, naming no block that this one does not have."""
+        super().post_init()
+        present = {type(module).__name__ for module in self.modules()}
+        self._no_split_modules = present.intersection(self._no_split_modules or ())
+
     @classmethod
     def from_pretrained(
         cls, pretrained_model_name_or_path: str | PathLike | None, *model_args: Any, **kwargs: Any
@@ -95,6 +101,40 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
             if isinstance(module, nn.RNNBase):
                 module.flatten_parameters()  # cuDNN wants the weights of a layer in one block
         return loaded
+
+    @classmethod
+    def maybe_distribute_model(
+        cls, model: Any, distributed_config: Any, mesh_manager: Any, *args: Any, **kwargs: Any
+    ):
+        """Shard a model that from_pretrained(distributed_config=...) loads, its ties included.
+
+        transformers shards tied weights one by one and ties them afterwards. Where a table does not
+        divide evenly among the processes, FSDP then fills up each module's shard in a copy of its
+        own, which no optimizer reaches. Here they are tied before, and stay in one group, that of
+        the whole model.
+
+        Args:
+            model: without weights as yet.
+            distributed_config: how to shard it.
+            mesh_manager: the processes, None to leave the model whole.
+            *args: as in transformers.
+            **kwargs: as in transformers.
+
+        Returns:
+            The model.
+        """
+        if mesh_manager is not None and getattr(distributed_config, "fsdp_size", 1) > 1:
+            ties = model.all_tied_weights_keys
+            names = {name.rpartition(".")[0] for tie in ties.items() for name in tie}
+            if ties:
+                model.tie_weights()
+                head = model.get_output_embeddings()
+                names |= {name for name, module in model.named_modules() if module is head}
+            plan = model._fsdp_plan.items()
+            model._fsdp_plan = {name: how for name, how in plan if name not in names}
+        return super().maybe_distribute_model(
+            model, distributed_config, mesh_manager, *args, **kwargs
+        )
 
     def save_pretrained(
         self, save_directory: str | PathLike, is_main_process: bool = True, **kwargs: Any

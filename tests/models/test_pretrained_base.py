@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from torch import nn
 from transformers import GenerationMixin, trainer
 
+from family_grids import representative_cases
 from hf_seqmodels import RnnSeq2SeqConfig, RnnSeq2SeqForConditionalGeneration
 from hf_seqmodels.models import pretrained_base
 from hf_seqmodels.models.pretrained_base import check_mask
@@ -119,6 +120,15 @@ def test_kernels_read_the_weights_that_were_loaded(method, tmp_path):
         if isinstance(module, nn.RNNBase):
             for weight, name in zip(module._flat_weights, module._flat_weights_names, strict=True):
                 assert weight is getattr(module, name)
+
+
+@pytest.mark.parametrize("case", representative_cases("round_trip"))
+def test_blocks_that_stay_whole_are_blocks_of_the_model(case):
+    with torch.device("meta"):
+        model = case.grid.model_class(case.config())
+    present = {type(module).__name__ for module in model.modules()}
+    assert model._no_split_modules  # what FSDP of accelerate wraps; it looks up every name
+    assert model._no_split_modules <= present
 
 
 def test_a_mask_of_another_shape_is_refused_by_name():
