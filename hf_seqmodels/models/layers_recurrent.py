@@ -177,7 +177,7 @@ class RecurrentLayer(GradientCheckpointingLayer):
     ):
         super().__init__()
         self.cell = cell
-        self.weight_dropout = weight_dropout
+        self.weight_dropout = nn.Dropout(weight_dropout)
         self.num_directions = 2 if bidirectional else 1
         self.rnn: nn.RNNBase = cell.torch_layer(
             input_size,
@@ -217,8 +217,9 @@ class RecurrentLayer(GradientCheckpointingLayer):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the weights."""
-        return next(self.rnn.parameters()).dtype
+        """Type of the weights; what torch has quantised holds none, and reads float32."""
+        weight = next(self.rnn.parameters(), None)
+        return torch.float32 if weight is None else weight.dtype
 
     def zero_state(self, inputs: Tensor) -> State:
         """Return the state before the first token: zeros, (B, D) per state vector."""
@@ -287,7 +288,7 @@ class RecurrentLayer(GradientCheckpointingLayer):
         self, inputs: Tensor, state: State, keep: Tensor | None, direction: int
     ) -> tuple[Tensor, State]:
         input_weight, recurrent_weight, input_bias, recurrent_bias = self.weights(direction)
-        recurrent_weight = F.dropout(recurrent_weight, self.weight_dropout, self.training)
+        recurrent_weight = self.weight_dropout(recurrent_weight)
         input_gates = F.linear(inputs, input_weight, input_bias)  # (B, S, G)
         state = tuple(part.chunk(self.num_directions, dim=-1)[direction] for part in state)
         outputs: list[Tensor] = [inputs] * inputs.shape[1]
@@ -318,10 +319,10 @@ class RecurrentLayer(GradientCheckpointingLayer):
         return outputs, final_state
 
     def _call_kernel(self, inputs: Any, first: Tensor | State) -> Any:
-        if not (self.training and self.weight_dropout):
+        if not (self.training and self.weight_dropout.p):
             return self.rnn(inputs, first)
         names = ["weight_hh_l0", "weight_hh_l0_reverse"][: self.num_directions]
-        dropped = {name: F.dropout(getattr(self.rnn, name), self.weight_dropout) for name in names}
+        dropped = {name: self.weight_dropout(getattr(self.rnn, name)) for name in names}
         return functional_call(self.rnn, dropped, (inputs, first))
 
     def _to_torch_state(self, state: State) -> Tensor | State:
@@ -418,7 +419,7 @@ class SequenceLayout:
         return outputs.gather(1, back[:, :, None].expand_as(outputs))
 
 
-class SequenceDropout(nn.Module):
+class SequenceDropout(nn.Dropout):
     """Dropout on sequences of vectors, by element or with one mask per sequence.
 
     Source: Srivastava et al. 2014; one mask per sequence: Gal and Ghahramani 2016,
@@ -430,31 +431,30 @@ class SequenceDropout(nn.Module):
     """
 
     def __init__(self, rate: float, *, variational: bool):
-        super().__init__()
-        self.rate = rate
+        super().__init__(rate)
         self.variational = variational
 
     def extra_repr(self) -> str:
         """Say what the printed model shows of the layer."""
-        return f"p={self.rate}, variational={self.variational}"
+        return f"p={self.p}, variational={self.variational}"
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Drop elements of (B, T, D)."""
         if not self.variational:
-            return F.dropout(inputs, self.rate, self.training)
+            return super().forward(inputs)
         mask = self.sequence_mask(inputs[:, 0])
         return inputs if mask is None else inputs * mask[:, None]
 
     def sequence_mask(self, like: Tensor) -> Tensor | None:
         """Draw the scaled mask of a whole sequence, (B, D) as `like`; None where each step draws
         its own."""
-        if not (self.variational and self.training and self.rate):
+        if not (self.variational and self.training and self.p):
             return None
-        return F.dropout(torch.ones_like(like), self.rate)
+        return super().forward(torch.ones_like(like))
 
     def step(self, inputs: Tensor, mask: Tensor | None) -> Tensor:
         """Drop elements of one step, (B, D), with the mask of its sequence if there is one."""
-        return F.dropout(inputs, self.rate, self.training) if mask is None else inputs * mask
+        return super().forward(inputs) if mask is None else inputs * mask
 
 
 class PlainConnection(nn.Module):

@@ -106,7 +106,7 @@ class SelfAttention(nn.Module):
         self.head_dim = head_dim
         self.num_key_value_groups = num_heads // num_key_value_heads
         self.scaling = head_dim**-0.5
-        self.attention_dropout = dropout
+        self.attention_dropout = nn.Dropout(dropout)
         self.sliding_window = sliding_window
         self.is_causal = is_causal
         self.q_proj = nn.Linear(hidden_size, num_heads * head_dim, bias=use_bias)
@@ -195,7 +195,7 @@ class SelfAttention(nn.Module):
             key,
             value,
             attention_mask,
-            dropout=self.attention_dropout if self.training else 0.0,
+            dropout=self.attention_dropout.p if self.training else 0.0,
             scaling=self.scaling,
             sliding_window=self.sliding_window,
             **kwargs,

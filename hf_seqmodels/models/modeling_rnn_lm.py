@@ -6,7 +6,6 @@ Shapes: B batch, T tokens, E embedding_size, D width of the top layer, V vocabul
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import GenerationMixin
 from transformers import initialization as init
@@ -68,6 +67,7 @@ class RnnLMModel(RnnLMPreTrainedModel):
     def __init__(self, config: RnnLMConfig):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.word_dropout = nn.Dropout(config.word_dropout)
         self.embedding_dropout = SequenceDropout(
             config.embedding_dropout, variational=config.variational_dropout
         )
@@ -110,6 +110,7 @@ class RnnLMModel(RnnLMPreTrainedModel):
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        **kwargs,
     ) -> BaseModelOutputWithPast:
         """Read tokens from left to right.
 
@@ -124,6 +125,7 @@ class RnnLMModel(RnnLMPreTrainedModel):
             use_cache: return the state after the last token.
             output_attentions: accepted for generate(); this model does not attend.
             output_hidden_states: return embeddings and the outputs of every layer.
+            **kwargs: none; what others pass is refused by name.
 
         Returns:
             Outputs of the top layer, (B, T, D), zero at padding, the state, and what was asked for.
@@ -131,7 +133,9 @@ class RnnLMModel(RnnLMPreTrainedModel):
         Raises:
             ValueError: if inputs are missing, doubled, out of range or do not fit, or words are to
                 be dropped that are given as embeddings.
+            TypeError: if there is no such argument.
         """
+        refuse_arguments("RnnLMModel", kwargs)
         embedded = self._embed(input_ids, inputs_embeds)  # (B, T, E)
         self._check_cache(past_key_values, embedded.shape[0])
         attention_mask = self._mask_of_new_tokens(attention_mask, embedded, past_key_values)
@@ -151,17 +155,17 @@ class RnnLMModel(RnnLMPreTrainedModel):
     def _embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Pass exactly one of input_ids and inputs_embeds.")
-        drops_words = self.training and self.config.word_dropout > 0
+        drops_words = self.training and self.word_dropout.p > 0
         if input_ids is not None:
             check_token_ids("input_ids", input_ids, self.config.vocab_size)
             embedded = self.embed_tokens(input_ids)
             if drops_words:
                 ones = embedded.new_ones(self.config.vocab_size, 1)
-                embedded = embedded * F.dropout(ones, self.config.word_dropout)[input_ids]
+                embedded = embedded * self.word_dropout(ones)[input_ids]
             return self.embedding_dropout(embedded)
         if drops_words:
             raise ValueError(
-                f"word_dropout={self.config.word_dropout} drops words by their ids, which "
+                f"word_dropout={self.word_dropout.p} drops words by their ids, which "
                 "inputs_embeds do not tell. Pass input_ids, set word_dropout=0 or call "
                 "model.eval()."
             )
@@ -225,6 +229,26 @@ class RnnLMModel(RnnLMPreTrainedModel):
         if reads_padding:
             outputs = [output * attention_mask.bool()[:, :, None] for output in outputs]
         return outputs, states
+
+
+def refuse_arguments(name: str, unknown: dict[str, Any]):
+    """Refuse what forward() does not know.
+
+    Args:
+        name: of the class.
+        unknown: the arguments.
+
+    Raises:
+        TypeError: if there is one.
+    """
+    if "position_ids" in unknown:
+        raise TypeError(
+            f"{name}.forward() takes no argument 'position_ids': a recurrent model reads the "
+            "tokens of a row in their order, as one text. Pass each document as a row of its own, "
+            "with an attention_mask where rows are padded."
+        )
+    if unknown:
+        raise TypeError(f"{name}.forward() takes no argument {next(iter(unknown))!r}.")
 
 
 def last_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tensor:
@@ -348,8 +372,7 @@ class RnnLMForCausalLM(RnnLMPreTrainedModel, GenerationMixin):
             TypeError: if there is no such argument.
         """
         shifted = kwargs.pop("shift_labels", None)
-        if kwargs:
-            raise TypeError(f"RnnLMForCausalLM.forward() takes no argument {next(iter(kwargs))!r}.")
+        refuse_arguments("RnnLMForCausalLM", kwargs)
         scored = labels if shifted is None else shifted
         if scored is not None:
             check_token_ids("labels", scored, self.config.vocab_size, ignored=IGNORED_LABEL)

@@ -126,7 +126,7 @@ class ExportedRecurrentLayer(RecurrentLayer):
     def __init__(self, layer: RecurrentLayer):
         torch.nn.Module.__init__(self)
         self.cell = layer.cell
-        self.weight_dropout = 0.0
+        self.weight_dropout = torch.nn.Dropout(0.0)
         self.num_directions = layer.num_directions
         self.rnn = layer.rnn
         self.eval()

@@ -2,21 +2,18 @@
 equal one large step, seeded runs repeat their stored losses, resuming equals never stopping."""
 
 import json
-import os
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-import hf_seqmodels
 from family_cases import Case
 from family_grids import representative_cases
 from gradient_checks import assert_same_tensors, loss_gradients
 from padded_rows import pad_rows
-from parallel_processes import run_in_parallel
 from small_training import GOLDEN_LOSSES, GOLDEN_STEPS, golden_run, losses_of, make_trainer
+from stepping import without_labels
 
 SUPPORT = Path(__file__).parents[1] / "support"
 FEW = ("bahdanau", "luong", "all_tied_of_other_width")
@@ -45,6 +42,20 @@ def after_one_step(case: Case, model, **arguments) -> dict[str, torch.Tensor]:
     return after
 
 
+@pytest.mark.parametrize("case", representative_cases("training"))
+def test_setting_every_dropout_module_to_zero_turns_dropout_off(case):
+    model = case.model(**case.grid.dropout)
+    batch = without_labels(pad_rows(case, model.config, "mixed").batch)
+    with torch.no_grad():
+        expected = model(**batch).logits
+        model.train()
+        assert not torch.equal(model(**batch).logits, expected)
+        for module in model.modules():  # as trl does for a policy and its reference
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        torch.testing.assert_close(model(**batch).logits, expected, **EXACT)
+
+
 @pytest.mark.parametrize("batch_size, num_parts", [(8, 1), (4, 2), (2, 4), (3, 3)])
 @pytest.mark.parametrize("case", representative_cases("loss", only=FEW))
 def test_accumulated_parts_train_as_one_batch(case, batch_size, num_parts, tmp_path):
@@ -62,19 +73,6 @@ def test_accumulated_parts_train_as_one_batch(case, batch_size, num_parts, tmp_p
     )
     trainer.train()
     assert_same_tensors(weights_of(model), expected, **EXACT)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", representative_cases("loss", only=FEW[:1]))
-def test_two_processes_train_as_one(case, tmp_path):
-    model = case.model(**case.grid.no_dropout)
-    expected = after_one_step(case, model)
-    model.save_pretrained(tmp_path)
-    command = [sys.executable, str(SUPPORT / "one_parallel_step.py")]
-    command += [case.grid.model_type, case.id, str(tmp_path), "4"]
-    python_path = os.pathsep.join([str(SUPPORT), str(Path(hf_seqmodels.__file__).parents[1])])
-    run_in_parallel(command, num_processes=2, folder=tmp_path, python_path=python_path)
-    assert_same_tensors(torch.load(tmp_path / "after.pt"), expected, **EXACT)
 
 
 @pytest.mark.parametrize("case", representative_cases("loss", only=FEW))

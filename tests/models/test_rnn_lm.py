@@ -170,7 +170,9 @@ def test_each_dropout_acts_at_its_place_with_its_rate(monkeypatch, variational):
     """Embeddings 0.2, between layers 0.3, before the output layer 0.4, by plain loops with the same
     masks."""
     monkeypatch.setattr(
-        F, "dropout", lambda x, p, training=True: x * mask_of(p, x.shape) if training and p else x
+        F,
+        "dropout",
+        lambda x, p, training=True, inplace=False: x * mask_of(p, x.shape) if training and p else x,
     )
     model = make_model(
         embedding_dropout=0.2,
@@ -395,8 +397,11 @@ def test_bad_input_is_refused():
     refuse("attention_mask must have the shape", input_ids=ids, attention_mask=torch.ones(B, T + 1))
     refuse("labels must have the length of the input, 6, or", input_ids=ids, labels=ids[:, 1:])
     refuse(r"shift_labels must have the shape .* \(3, 6\), got", input_ids=ids, shift_labels=ids.T)
-    with pytest.raises(TypeError, match="takes no argument 'position_ids'"):
-        make_model()(input_ids=ids, position_ids=ids)
+    for reader in (make_model(), make_model().model):  # both take tokens, in their order
+        with pytest.raises(TypeError, match=r"'position_ids': .* Pass each document as a row"):
+            reader(input_ids=ids, position_ids=ids)
+        with pytest.raises(TypeError, match=r"forward\(\) takes no argument 'kind_ids'"):
+            reader(input_ids=ids, kind_ids=ids)
     refuse(
         "labels must hold at least one token that follows another",
         input_ids=ids,
