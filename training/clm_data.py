@@ -5,10 +5,10 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import datasets
 from clm_arguments import DataTrainingArguments
-from text_corpus import TextStream, streamed_dataset
-from transformers import PreTrainedTokenizerBase
+from streamed_rows import StreamedRows
+from text_corpus import TextStream
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 
 from hf_seqmodels.data import token_blocks
 
@@ -69,8 +69,8 @@ def streamed_rows(
     tokenizer: PreTrainedTokenizerBase,
     options: DataTrainingArguments,
     block_size: int,
-    seed: int,
-) -> datasets.IterableDataset:
+    args: TrainingArguments,
+) -> StreamedRows:
     """Return training rows that are read, encoded and shuffled while training.
 
     Args:
@@ -78,13 +78,13 @@ def streamed_rows(
         tokenizer: of the model.
         options: give packing and the size of the buffer.
         block_size: most tokens in a row.
-        seed: of the shuffling.
+        args: give the seed of the shuffling, and the processes.
 
     Returns:
-        A dataset without a length; each pass over it reads the text once more.
+        A dataset without an end.
     """
 
-    def rows() -> Iterator[dict[str, list[int]]]:
+    def rows(number: int) -> Iterator[dict[str, list[int]]]:
         yield from training_rows(encode_documents(stream, tokenizer), options, block_size)
 
-    return streamed_dataset(rows, options, seed)
+    return StreamedRows(rows, options, args)

@@ -102,9 +102,4 @@ def check_options(options: DataTrainingArguments, args: MaskedLMScriptArguments)
             "next_sentence needs documents of several lines, a sentence each, but text_unit is "
             "'line'. Pass --text_unit paragraph (blank lines between documents) or file."
         )
-    if options.streaming and args.world_size > 1 and not options.pad_to_max_length:
-        raise ValueError(
-            "with streaming, one process makes the batches of all, which must have one shape. Pass "
-            "--pad_to_max_length."
-        )
     args.remove_unused_columns = False  # rows hold what they need, and what masks depend on

@@ -7,8 +7,9 @@ from typing import Any
 
 import datasets
 from mlm_arguments import DataTrainingArguments
-from text_corpus import TextStream, streamed_dataset
-from transformers import PreTrainedTokenizerBase
+from streamed_rows import StreamedRows
+from text_corpus import TextStream
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 
 from hf_seqmodels.data import RowTemplate, next_sentence_pairs
 
@@ -156,25 +157,21 @@ class RowMaker:
     def _has_candidates(self, token_ids: list[int]) -> bool:
         return not set(token_ids) <= self.special_ids
 
-    def stream(self, texts: TextStream, seed: int) -> datasets.IterableDataset:
+    def stream(self, texts: TextStream, args: TrainingArguments) -> StreamedRows:
         """Return rows that are made while training, from the text again and again.
-
-        That the stream has no end lets a run resume wherever it was: Trainer skips rows of one
-        pass only.
 
         Args:
             texts: the documents.
-            seed: of the shuffling.
+            args: give the seed of the shuffling, and the processes.
 
         Returns:
-            A dataset without a length. `mask_epoch` tells the pass over the text, so that each has
+            A dataset without an end. `mask_epoch` tells the pass over the text, so that each has
             masks of its own.
         """
 
-        def rows() -> Iterator[Row]:
-            for number in itertools.count():
-                for row in self(texts):
-                    if self._has_candidates(row["input_ids"]):
-                        yield row | {"mask_epoch": number}
+        def rows(number: int) -> Iterator[Row]:
+            for row in self(texts):
+                if self._has_candidates(row["input_ids"]):
+                    yield row | {"mask_epoch": number}
 
-        return streamed_dataset(rows, self.options, seed)
+        return StreamedRows(rows, self.options, args)

@@ -192,7 +192,7 @@ def rows(run: Run, part: str) -> Any:
     """
     if part == "train" and run.corpus.train_stream:
         return streamed_rows(
-            run.corpus.train_stream, run.tokenizer, run.options, run.block_size, run.args.seed
+            run.corpus.train_stream, run.tokenizer, run.options, run.block_size, run.args
         )
     if part not in run.token_ids:
         return None

@@ -192,7 +192,7 @@ def make_rows(
     rows: dict[str, Any] = {}
     maker = RowMaker(options, tokenizer, max_length, args.seed)
     if corpus.train_stream and args.do_train:
-        rows["train"] = maker.stream(corpus.train_stream, args.seed)
+        rows["train"] = maker.stream(corpus.train_stream, args)
     elif corpus.train and args.do_train:
         rows["train"] = maker.dataset(corpus.train, "train")
         corpus.origins["train"]["tokens"] = sum(map(len, rows["train"]["input_ids"]))

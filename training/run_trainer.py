@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from run_folder import checkpoint_step
+from streamed_rows import StreamedRows
+from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, PreTrainedModel, Trainer, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
@@ -20,6 +22,21 @@ class RunTrainerMixin(Trainer):
     def __init__(self, *, model: PreTrainedModel, **kwargs: Any):
         self.use_cache = getattr(model.config, "use_cache", None)
         super().__init__(model=model, **kwargs)
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Return the training batches of this process."""
+        if not isinstance(self.train_dataset, StreamedRows):
+            return super().get_train_dataloader()
+        args = self.args
+        return DataLoader(  # accelerate would have the first process read for all
+            self.train_dataset,
+            batch_size=self._train_batch_size,
+            collate_fn=self.data_collator,
+            num_workers=args.dataloader_num_workers,
+            pin_memory=args.dataloader_pin_memory,
+            persistent_workers=args.dataloader_persistent_workers,
+            prefetch_factor=args.dataloader_prefetch_factor,
+        )
 
     def train_from(self, checkpoint: Path | None) -> dict[str, Any]:
         """Train from the beginning or from a checkpoint, and load the best model.

@@ -2,7 +2,7 @@
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -196,20 +196,3 @@ def row_dataset(rows: Iterable[dict[str, list[int]]], part: str) -> datasets.Dat
             "file, or pack documents together (--packing concatenate)."
         )
     return datasets.Dataset.from_dict(columns)
-
-
-def streamed_dataset(
-    rows: Callable[[], Iterator[dict[str, Any]]], options: TextArguments, seed: int
-) -> datasets.IterableDataset:
-    """Return rows that are made and shuffled while training.
-
-    Args:
-        rows: makes them anew for each pass.
-        options: give the size of the buffer.
-        seed: of the shuffling.
-
-    Returns:
-        A dataset without a length.
-    """
-    streamed = datasets.IterableDataset.from_generator(rows)
-    return streamed.shuffle(seed=seed, buffer_size=options.shuffle_buffer_size)

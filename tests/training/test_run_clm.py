@@ -203,10 +203,12 @@ def test_streamed_text_trains_like_text_in_memory(text_files, tmp_path):
     assert record["train"]["steps"] == 4
     assert "streamed" in record["data"]["train"]["name"]
     run = prepare(tiny_argv(text_files, tmp_path / "more", *more, "--packing", "none"))
-    rows = list(run.trainer.train_dataset)
     in_memory = prepare(tiny_argv(text_files, tmp_path / "memory", "--packing", "none"))
     expected = [list(row["input_ids"]) for row in in_memory.trainer.train_dataset]
-    assert sorted(list(row["input_ids"]) for row in rows) == sorted(expected)
+    stream = iter(run.trainer.train_dataset)  # without end
+    passes = [[next(stream)["input_ids"] for _ in expected] for _ in range(2)]
+    assert [sorted(rows) for rows in passes] == [sorted(expected)] * 2
+    assert passes[0] != passes[1]
 
 
 def test_a_dataset_by_name_reads_like_files(text_files, tmp_path):
