@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
 
-import hf_seqmodels
-import stateful_parallel
 from hf_seqmodels import RnnLMConfig, RnnLMForCausalLM
 from hf_seqmodels.evaluation.perplexity import corpus_perplexity
 from hf_seqmodels.stateful_trainer import StatefulTrainer
-from parallel_processes import run_in_parallel
-from stateful_parallel import TOKENS, train
+from stateful_parallel import TOKENS
 
 NO_DROPOUT = {"embedding_dropout": 0.0, "hidden_dropout": 0.0}
 EVERY_DROPOUT = {
@@ -244,24 +240,3 @@ def test_a_checkpoint_without_the_state_is_not_resumed_within_the_text(tmp_path)
     trainer = make_trainer(make_model(), tmp_path, **options)
     with pytest.raises(ValueError, match=r"the checkpoint has no recurrent_state\.pt\. Resume"):
         trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-
-
-@pytest.mark.slow
-def test_two_processes_with_two_rows_equal_one_with_four(tmp_path):
-    make_model(**NO_DROPOUT).save_pretrained(tmp_path)
-    expected = train(tmp_path, 4, tmp_path / "alone")
-    run_in_parallel(
-        [sys.executable, stateful_parallel.__file__, str(tmp_path), "2"],
-        num_processes=2,
-        folder=tmp_path,
-        python_path=str(Path(hf_seqmodels.__file__).parents[1]),
-    )
-    after = torch.load(tmp_path / "after.pt")
-    for name, value in expected.model.state_dict().items():
-        torch.testing.assert_close(after["weights"][name], value, msg=name)
-    assert after["loss"] == pytest.approx(expected.evaluate()["eval_loss"], rel=1e-10)
-    states = [tmp_path / "parallel" / "checkpoint-3" / f"recurrent_state_{i}.pt" for i in range(2)]
-    alone = torch.load(tmp_path / "alone" / "checkpoint-3" / "recurrent_state.pt")
-    for index, part in enumerate(alone["states"][0]):  # each process keeps the state of its rows
-        shared = torch.cat([torch.load(path)["states"][0][index] for path in states])
-        torch.testing.assert_close(shared, part)

@@ -122,7 +122,18 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
 
         Returns:
             The model.
+
+        Raises:
+            ValueError: if attention has heads that tensor parallelism cannot deal out evenly.
         """
+        num_shares = getattr(distributed_config, "tp_size", None) or 1
+        for name in ("num_attention_heads", "num_key_value_heads"):
+            num_heads = getattr(model.config, name, None) or num_shares
+            if num_heads % num_shares and any("k_proj" in rule for rule in model._tp_plan or ()):
+                raise ValueError(
+                    f"tp_size must divide {name}={num_heads}, got {num_shares}. Share layers among "
+                    "fewer processes, or use fsdp_size."
+                )
         if mesh_manager is not None and getattr(distributed_config, "fsdp_size", 1) > 1:
             ties = model.all_tied_weights_keys
             names = {name.rpartition(".")[0] for tie in ties.items() for name in tie}

@@ -1,9 +1,5 @@
-"""Truncated backpropagation in one of several processes; a test starts them.
+"""Truncated backpropagation, in one process or in one of several."""
 
-python stateful_parallel.py <folder of the model> <rows per process>
-"""
-
-import sys
 from pathlib import Path
 
 import torch
@@ -41,15 +37,10 @@ def train(folder: Path, rows_per_process: int, output: Path, **options) -> State
     return trainer
 
 
-def main(folder: Path, rows_per_process: int) -> None:
+def train_in_parallel(folder: Path, rows_per_process: int) -> None:
     """Train, and save what the first process ends with."""
-    torch.set_num_threads(1)
     trainer = train(folder, rows_per_process, folder / "parallel", ddp_backend="gloo")
     assert trainer.args.world_size == 2
     loss = trainer.evaluate()["eval_loss"]
     if trainer.is_world_process_zero():
         torch.save({"weights": trainer.model.state_dict(), "loss": loss}, folder / "after.pt")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
