@@ -152,7 +152,7 @@ METRICS = {
         "streams = [list(texts) for texts in zip(*references)]\n"
         "return {'score': sacrebleu.corpus_bleu(predictions, streams).score}",
     ),
-    "rouge": (
+    "rouge": (  # codespell:ignore rouge
         (TEXT, TEXT),
         "shared = [set(a.split()) & set(b.split()) for a, b in zip(predictions, references)]\n"
         "parts = zip(shared, references)\n"
