@@ -35,3 +35,9 @@ def test_every_family_trains_saves_and_resumes_in_halves(tmp_path):
 @pytest.mark.launch
 def test_other_options_train_save_and_resume_in_halves(tmp_path):
     assert len(run_driver("sharded_training.py", tmp_path)) == 13
+
+
+@pytest.mark.launch
+@pytest.mark.skipif(Version(torch.__version__) < Version("2.13"), reason="2.13 refuses parted ties")
+def test_trainer_shards_with_accelerate(tmp_path):
+    assert len(run_driver("sharded_trainer.py", tmp_path)) == 6
