@@ -451,6 +451,11 @@ class RnnLMForCausalLM(RnnLMPreTrainedModel, GenerationMixin):
             total = total + beta * change.sum()
         return total
 
+    def prepare_inputs_for_generation(self, *args, **kwargs) -> dict[str, Any]:
+        """Prepare one step of generate(), without the tokenizer that finds stop strings."""
+        kwargs.pop("tokenizer", None)  # generate() would hand it to forward()
+        return super().prepare_inputs_for_generation(*args, **kwargs)
+
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         if generation_config.cache_implementation not in (None, "dynamic"):
             raise ValueError(

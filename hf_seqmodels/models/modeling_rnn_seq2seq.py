@@ -858,6 +858,7 @@ class RnnSeq2SeqForConditionalGeneration(
     ) -> dict[str, Any]:
         """Prepare one step of generate(); the keys of the source are projected once and kept beside
         its states."""
+        kwargs.pop("tokenizer", None)  # finds stop strings; generate() would hand it to forward()
         if encoder_outputs is not None:
             encoder_outputs = as_encoder_output(encoder_outputs, self.config)
             if encoder_outputs.attention_keys is None and self.config.attention_scorer is not None:

@@ -11,6 +11,7 @@ import torch
 from family_cases import Case
 from family_grids import representative_cases
 from generation_inputs import generate, prompt_alone, prompts, written
+from hf_seqmodels.data import train_tokenizer
 from plain_search import end_ids, greedy, until_end
 
 STEPS = 8
@@ -314,3 +315,16 @@ def test_generate_leaves_the_model_as_it_was(case):
     assert model.config.to_dict() == config
     assert model.generation_config.to_dict() == generation_config
     assert not model.training
+
+
+@pytest.mark.parametrize("case", representative_cases("cache", only=FEW, generates=True))
+def test_a_stop_string_ends_a_row(case):
+    tokenizer = train_tokenizer(["abcdefghijklmnopqrstuvwxyz"], model="char", append_eos=False)
+    model = case.model()
+    inputs = prompt_alone(case, case.rows(model.config)[0])
+    options = {"max_new_tokens": STEPS, "min_new_tokens": STEPS, "suppress_tokens": [0, 1, 2, 3]}
+    free = generate(case, model, inputs, **options)[0].tolist()
+    assert len(free) == STEPS
+    stop, last = tokenizer.decode(free[2]), free.index(free[2])
+    stopped = generate(case, model, inputs, **options, stop_strings=[stop], tokenizer=tokenizer)
+    assert stopped[0].tolist() == free[: last + 1]
