@@ -7,13 +7,14 @@ import sys
 
 import pytest
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.import_utils import is_serve_available
 
 from family_cases import randomize
-from hf_seqmodels import DecoderLMConfig, DecoderLMForCausalLM
+from hf_seqmodels import DecoderLMForCausalLM
 from hf_seqmodels.__main__ import main, name_classes_in_transformers
-from hf_seqmodels.data import train_tokenizer
+from hf_seqmodels.hub import export
+from tiny_language_models import character_tokenizer, make_language_model
 
 PROMPT = "ab ba"
 
@@ -29,24 +30,14 @@ def named_classes():
             delattr(transformers, name)
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    """A small language model of characters that answers a chat."""
-    folder = tmp_path_factory.mktemp("served")
-    tokenizer = train_tokenizer(["abc", "ba c"], model="char", append_eos=True)
+def make_checkpoint(family: str, kind: str, folder):
+    """Save a small language model of characters that answers a chat, as it is or as an export."""
+    tokenizer = character_tokenizer()
     tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-    config = DecoderLMConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=12,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        position_embedding="rotary",
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    model = DecoderLMForCausalLM(config).eval()
-    randomize(model, seed=2)
+    model = make_language_model(family, tokenizer)
+    randomize(model, seed=6)
+    if kind == "exported":
+        return export(model, tokenizer, folder, verify=False)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -54,7 +45,7 @@ def checkpoint(tmp_path_factory):
 
 def greedy_text(folder) -> str:
     """Return what `generate` adds to the prompt as the chat template writes it."""
-    model = DecoderLMForCausalLM.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     chat = [{"role": "user", "content": PROMPT}]
     inputs = tokenizer.apply_chat_template(chat, return_tensors="pt", return_dict=True)
@@ -66,11 +57,21 @@ def greedy_text(folder) -> str:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not is_serve_available(), reason="needs fastapi, uvicorn and openai")
-@pytest.mark.parametrize("continuous_batching", [False, True])
-def test_serve_answers_a_chat_as_generate_does(continuous_batching, checkpoint, named_classes):
+@pytest.mark.parametrize(
+    ("family", "kind", "continuous_batching"),
+    [
+        ("decoder_lm", "saved", False),
+        ("decoder_lm", "exported", True),
+        ("rnn_lm", "exported", False),
+    ],
+)
+def test_serve_answers_a_chat_as_generate_does(
+    family, kind, continuous_batching, named_classes, tmp_path
+):
     from openai import OpenAI
     from transformers.cli.serve import Serve
 
+    checkpoint = make_checkpoint(family, kind, tmp_path / "model")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -90,6 +91,7 @@ def test_serve_answers_a_chat_as_generate_does(continuous_batching, checkpoint, 
         chat = client.chat.completions.create(
             messages=[{"role": "user", "content": PROMPT}], **request
         )
+        assert greedy_text(checkpoint)
         assert chat.choices[0].message.content == greedy_text(checkpoint)
         completion = client.completions.create(prompt=PROMPT, **request)
         assert completion.choices[0].text == greedy_text(checkpoint)
