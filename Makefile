@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-lm test test-lowest test-newest conformance lint bench clean
+.PHONY: help demo demo-lm test test-lowest test-newest test-clients test-distributed conformance lint bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /: /'
@@ -37,6 +37,9 @@ test-lowest:  ## the tests with the oldest versions that pyproject.toml allows, 
 	$(VENV)-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e '.[train,analysis]' pytest pytest-xdist
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(VENV)-lowest/bin/python -m pytest -n $(WORKERS)
 
+test-distributed: $(READY)  ## two processes on every script and by every way of sharding, minutes
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m 'launch or not launch' tests/distributed
+
 test-newest:  ## the tests with the newest versions that pyproject.toml allows, in an environment of their own
 	test -x $(VENV)-newest/bin/python || $(PYTHON) -m venv $(VENV)-newest
 	$(VENV)-newest/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager -e '.[dev]'
@@ -49,6 +52,13 @@ $(VENV)/.conformance: $(READY)
 conformance: $(VENV)/.conformance  ## transformers' own suites on every family, minutes; ONLY= for some
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rf -W ignore --timeout 900 tests/conformance/suites.py \
 	  $(if $(ONLY),-k '$(ONLY)')
+
+$(VENV)/.clients: $(READY)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[clients]'
+	touch $@
+
+test-clients: $(VENV)/.clients  ## trl, sentence-transformers, SetFit, lm-evaluation-harness and torchao on our models
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/clients
 
 lint: $(READY)  ## check style, format, types, docstrings and spelling
 	$(BIN)/ruff check .
