@@ -97,6 +97,7 @@ def test_every_dependency_is_pinned_within_its_range(project, pins):
         *extras["analysis"],
         *extras["dev"],
         *extras["conformance"],
+        *extras["clients"],
     ]:
         wanted = Requirement(line)
         name = canonicalize_name(wanted.name)
