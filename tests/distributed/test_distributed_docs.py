@@ -15,7 +15,7 @@ from hf_seqmodels import DecoderLMConfig, DecoderLMForCausalLM
 from hf_seqmodels.data import train_tokenizer
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "distributed.md"
-PROGRAM = re.compile(r"The file `(\w+\.py)`:\n\n```python\n(.*?)```", re.DOTALL)
+PROGRAM = re.compile(r"The file\s+`(\w+\.py)`:\n\n```python\n(.*?)```", re.DOTALL)
 
 
 @pytest.mark.slow

@@ -55,12 +55,3 @@ def test_two_processes_resume_exactly_and_write_one_report(tiny_options, tmp_pat
     predictions = [(folder / "predictions.jsonl").read_text() for folder in (straight, broken)]
     assert predictions[0] == predictions[1]
     assert predictions[0].count("\n") == 8
-
-
-@pytest.mark.slow
-def test_accelerate_launch_starts_the_script_unchanged(tiny_options, tmp_path):
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1"]
-    command += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    options = tiny_options("--num_train_epochs", "1")
-    subprocess.run([*command, str(TRAINING / "run_seq2seq.py"), *options], check=True, timeout=300)
-    assert (tmp_path / "run" / "metrics.json").exists()
