@@ -118,6 +118,18 @@ class RnnLMConfig(PreTrainedConfig):
         """Rate before the output layer."""
         return self.hidden_dropout if self.output_dropout is None else self.output_dropout
 
+    def update_from_string(self, update_str: str):
+        """Change fields as transformers does, and check that they fit together.
+
+        Args:
+            update_str: `name=value,name=value`; `--config_overrides` of scripts comes here.
+
+        Raises:
+            ValueError: if a name is unknown, or the fields do not fit together.
+        """
+        super().update_from_string(update_str)
+        self.validate()
+
     def validate_sizes(self):
         """Check that every count and width is positive, and that joined widths are one."""
         for name in (

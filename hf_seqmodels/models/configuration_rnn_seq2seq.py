@@ -169,6 +169,18 @@ class RnnSeq2SeqConfig(PreTrainedConfig):
         decoder_config.vocab_size = self.target_vocab_size
         return decoder_config
 
+    def update_from_string(self, update_str: str):
+        """Change fields as transformers does, and check that they fit together.
+
+        Args:
+            update_str: `name=value,name=value`; `--config_overrides` of scripts comes here.
+
+        Raises:
+            ValueError: if a name is unknown, or the fields do not fit together.
+        """
+        super().update_from_string(update_str)
+        self.validate()
+
     def validate_sizes(self):
         """Check that every count and width is positive."""
         for name in (

@@ -118,6 +118,11 @@ class TextEncoderConfig(PreTrainedConfig):
     is_encoder_decoder: bool = False
 
     def __post_init__(self, **kwargs):
+        self._fill_in()
+        super().__post_init__(**kwargs)
+
+    def _fill_in(self):
+        """Put in what None means, and the plans that follow."""
         if self.num_key_value_heads is None:
             self.num_key_value_heads = self.num_attention_heads
         if self.head_dim is None:
@@ -129,7 +134,6 @@ class TextEncoderConfig(PreTrainedConfig):
         if self.classifier_dropout is None:
             self.classifier_dropout = self.hidden_dropout
         self._plan_parallelism()
-        super().__post_init__(**kwargs)
 
     def _share_of_a_head(self) -> int:
         if self.num_attention_heads < 1 or self.hidden_size % self.num_attention_heads:
@@ -177,6 +181,34 @@ class TextEncoderConfig(PreTrainedConfig):
         if self.sliding_window is None:
             return False
         return self.global_attention_every is None or layer_idx % self.global_attention_every != 0
+
+    def update_from_string(self, update_str: str):
+        """Change fields as transformers does, and with them those that follow from others.
+
+        A field with the value that None means for it, such as `head_dim`, gets the value that None
+        means afterwards, unless it is named itself. `--config_overrides` of scripts comes here.
+
+        Args:
+            update_str: `name=value,name=value`.
+
+        Raises:
+            ValueError: if a name is unknown, or the fields do not fit together.
+        """
+        meant_by_none = {
+            "num_key_value_heads": self.num_attention_heads,
+            "head_dim": self.hidden_size / self.num_attention_heads,
+            "intermediate_size": 4 * self.hidden_size,
+            "norm_embedding": self.norm_position == "post",
+            "classifier_dropout": self.hidden_dropout,
+        }
+        following = [name for name, value in meant_by_none.items() if getattr(self, name) == value]
+        super().update_from_string(update_str)
+        named = [change.partition("=")[0] for change in update_str.split(",")]
+        for name in following:
+            if name not in named:
+                setattr(self, name, None)
+        self._fill_in()
+        self.validate()
 
     def validate_sizes(self):
         """Check that every count and width is positive."""

@@ -113,6 +113,11 @@ class TransformerSeq2SeqConfig(PreTrainedConfig):
     is_encoder_decoder: bool = True
 
     def __post_init__(self, **kwargs):
+        self._fill_in()
+        super().__post_init__(**kwargs)
+
+    def _fill_in(self):
+        """Put in what None means, and the plans that follow."""
         if self.num_key_value_heads is None:
             self.num_key_value_heads = self.num_attention_heads
         if self.head_dim is None:
@@ -122,7 +127,6 @@ class TransformerSeq2SeqConfig(PreTrainedConfig):
         if self.initializer_range is None:
             self.initializer_range = max(1, self.hidden_size) ** -0.5
         self._plan_parallelism()
-        super().__post_init__(**kwargs)
 
     def _share_of_a_head(self) -> int:
         if self.num_attention_heads < 1 or self.hidden_size % self.num_attention_heads:
@@ -186,6 +190,33 @@ class TransformerSeq2SeqConfig(PreTrainedConfig):
         decoder_config.vocab_size = self.target_vocab_size
         decoder_config.num_encoder_layers = self.num_decoder_layers  # `num_hidden_layers` maps here
         return decoder_config
+
+    def update_from_string(self, update_str: str):
+        """Change fields as transformers does, and with them those that follow from others.
+
+        A field with the value that None means for it, such as `head_dim`, gets the value that None
+        means afterwards, unless it is named itself. `--config_overrides` of scripts comes here.
+
+        Args:
+            update_str: `name=value,name=value`.
+
+        Raises:
+            ValueError: if a name is unknown, or the fields do not fit together.
+        """
+        meant_by_none = {
+            "num_key_value_heads": self.num_attention_heads,
+            "head_dim": self.hidden_size / self.num_attention_heads,
+            "intermediate_size": 4 * self.hidden_size,
+            "initializer_range": self.hidden_size**-0.5,
+        }
+        following = [name for name, value in meant_by_none.items() if getattr(self, name) == value]
+        super().update_from_string(update_str)
+        named = [change.partition("=")[0] for change in update_str.split(",")]
+        for name in following:
+            if name not in named:
+                setattr(self, name, None)
+        self._fill_in()
+        self.validate()
 
     def validate_sizes(self):
         """Check that every count and width is positive."""
