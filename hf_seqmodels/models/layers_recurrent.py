@@ -201,6 +201,12 @@ class RecurrentLayer(GradientCheckpointingLayer):
         Where accelerate offloads weights, it brings those of a module for a call of that module
         alone: here its hook is run for what is read without a call.
         """
+        if not isinstance(self.rnn, nn.RNNBase):
+            raise ValueError(
+                f"A quantised {type(self.rnn).__name__} does not give its weights out, which a "
+                "decoder reads whose attention enters the cell. Quantise the linear layers of the "
+                "model, and recurrent layers of model.get_encoder() alone."
+            )
         suffix = "_reverse" if direction else ""
         hook = getattr(self.rnn, "_hf_hook", None)
         if hook is not None:

@@ -83,18 +83,46 @@ def test_torchao_rounds_the_weights_of_linear_layers_and_keeps_them_so(family, t
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:torch.quantize_per_tensor")
-@pytest.mark.parametrize("cell_type", ["gru", "lstm"])
-@pytest.mark.parametrize("family", ["rnn_lm", "rnn_seq2seq"])
-def test_torch_quantises_recurrent_layers_dynamically(family, cell_type):
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        ("rnn_lm", {"cell_type": "lstm"}),
+        ("rnn_lm", {"cell_type": "gru"}),
+        ("rnn_seq2seq", {"cell_type": "lstm"}),
+        ("rnn_seq2seq", {"cell_type": "gru"}),
+        ("transformer_seq2seq", {}),
+        ("decoder_lm", {}),
+        ("text_encoder", {}),
+    ],
+)
+def test_torch_quantises_every_family_dynamically(family, options):
     quantisation = pytest.importorskip("torch.ao.quantization", reason="gone from later torch")
-    auto_class, config_class, options = MODELS[family]
+    auto_class, config_class, common = MODELS[family]
     torch.manual_seed(0)
-    plain = auto_class.from_config(config_class(**{**options, "cell_type": cell_type})).eval()
+    plain = auto_class.from_config(config_class(**{**common, **options})).eval()
     quantised = quantisation.quantize_dynamic(plain, {nn.Linear, nn.LSTM, nn.GRU})
     is_left = [type(module) in (nn.Linear, nn.LSTM, nn.GRU) for module in quantised.modules()]
     assert not any(is_left)
     expected, found = logits_of(plain), logits_of(quantised)
     assert 0 < (found - expected).abs().max() < 0.2 * expected.std()
-    ids = torch.tensor([[5, 9, 7]])
-    written = quantised.generate(ids, max_new_tokens=4, do_sample=False, eos_token_id=None)
-    assert written.shape[1] == (3 if family == "rnn_lm" else 1) + 4
+    if plain.can_generate():
+        prompt = {"input_ids": torch.tensor([[5, 9, 7]]), "eos_token_id": None}
+        written = quantised.generate(**prompt, max_new_tokens=4, do_sample=False)
+        assert written.shape[1] == (1 if plain.config.is_encoder_decoder else 3) + 4
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:torch.quantize_per_tensor")
+def test_recurrent_decoders_that_read_their_weights_stay_as_they_are():
+    quantisation = pytest.importorskip("torch.ao.quantization", reason="gone from later torch")
+    config = RnnSeq2SeqConfig(**{**RECURRENT, "attention_query": "previous"})
+    plain = AutoModelForSeq2SeqLM.from_config(config).eval()
+    whole = quantisation.quantize_dynamic(plain, {nn.Linear, nn.LSTM})
+    with pytest.raises(ValueError, match=r"recurrent layers of model.get_encoder\(\) alone"):
+        logits_of(whole)
+    quantised = quantisation.quantize_dynamic(plain, {nn.Linear})
+    quantisation.quantize_dynamic(quantised.get_encoder(), {nn.LSTM}, inplace=True)
+    assert any(
+        type(part).__name__ == "LSTM" and type(part) is not nn.LSTM for part in quantised.modules()
+    )
+    expected = logits_of(plain)
+    assert 0 < (logits_of(quantised) - expected).abs().max() < 0.2 * expected.std()
