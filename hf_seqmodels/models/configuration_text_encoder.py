@@ -118,11 +118,6 @@ class TextEncoderConfig(PreTrainedConfig):
     is_encoder_decoder: bool = False
 
     def __post_init__(self, **kwargs):
-        self._fill_in()
-        super().__post_init__(**kwargs)
-
-    def _fill_in(self):
-        """Put in what None means, and the plans that follow."""
         if self.num_key_value_heads is None:
             self.num_key_value_heads = self.num_attention_heads
         if self.head_dim is None:
@@ -134,6 +129,7 @@ class TextEncoderConfig(PreTrainedConfig):
         if self.classifier_dropout is None:
             self.classifier_dropout = self.hidden_dropout
         self._plan_parallelism()
+        super().__post_init__(**kwargs)
 
     def _share_of_a_head(self) -> int:
         if self.num_attention_heads < 1 or self.hidden_size % self.num_attention_heads:
@@ -207,8 +203,10 @@ class TextEncoderConfig(PreTrainedConfig):
         for name in following:
             if name not in named:
                 setattr(self, name, None)
-        self._fill_in()
-        self.validate()
+        made = type(self).from_dict(self.to_dict())  # checks, and fills in what None means
+        plans = [f"base_model_{kind}_plan" for kind in ("tp", "fsdp", "pp")]
+        for name in (*meant_by_none, *plans):
+            setattr(self, name, getattr(made, name))
 
     def validate_sizes(self):
         """Check that every count and width is positive."""

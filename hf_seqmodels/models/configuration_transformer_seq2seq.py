@@ -113,11 +113,6 @@ class TransformerSeq2SeqConfig(PreTrainedConfig):
     is_encoder_decoder: bool = True
 
     def __post_init__(self, **kwargs):
-        self._fill_in()
-        super().__post_init__(**kwargs)
-
-    def _fill_in(self):
-        """Put in what None means, and the plans that follow."""
         if self.num_key_value_heads is None:
             self.num_key_value_heads = self.num_attention_heads
         if self.head_dim is None:
@@ -127,6 +122,7 @@ class TransformerSeq2SeqConfig(PreTrainedConfig):
         if self.initializer_range is None:
             self.initializer_range = max(1, self.hidden_size) ** -0.5
         self._plan_parallelism()
+        super().__post_init__(**kwargs)
 
     def _share_of_a_head(self) -> int:
         if self.num_attention_heads < 1 or self.hidden_size % self.num_attention_heads:
@@ -215,8 +211,10 @@ class TransformerSeq2SeqConfig(PreTrainedConfig):
         for name in following:
             if name not in named:
                 setattr(self, name, None)
-        self._fill_in()
-        self.validate()
+        made = type(self).from_dict(self.to_dict())  # checks, and fills in what None means
+        plans = [f"base_model_{kind}_plan" for kind in ("tp", "fsdp", "pp")]
+        for name in (*meant_by_none, *plans):
+            setattr(self, name, getattr(made, name))
 
     def validate_sizes(self):
         """Check that every count and width is positive."""
