@@ -65,7 +65,8 @@ def with_read_weights(quantised, plain):
 
 @pytest.mark.parametrize("family", [name for name in MODELS if name != "rnn_lm"])
 def test_torchao_rounds_the_weights_of_linear_layers_and_keeps_them_so(family, tmp_path):
-    torchao = pytest.importorskip("torchao.quantization", reason="needs torchao of extra clients")
+    reason = "needs torchao of the extra clients"
+    torchao = pytest.importorskip("torchao.quantization", reason=reason)
     plain, auto_class = make_model(family), MODELS[family][0]
     plain.save_pretrained(tmp_path / "plain")
     quantised = auto_class.from_pretrained(
