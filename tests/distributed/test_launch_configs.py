@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import accelerate
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.deepspeed import HfDeepSpeedConfig
 from accelerate.utils.launch import prepare_multi_gpu_env
+from packaging.version import Version
 
 FOLDER = Path(__file__).resolve().parents[2] / "training" / "accelerate"
 
@@ -44,6 +46,9 @@ def test_every_file_is_checked_here():
     }
 
 
+@pytest.mark.skipif(
+    Version(accelerate.__version__) < Version("1.6"), reason="accelerate has FSDP2 since 1.6"
+)
 def test_fsdp2_reaches_the_processes(monkeypatch):
     for variable, value in prepare_multi_gpu_env(launched("fsdp2.yaml")).items():
         monkeypatch.setenv(variable, value)
