@@ -17,7 +17,6 @@ import script_stranger
 from example_losses import computed_again, load
 from example_scripts import (
     CLASSES,
-    LANGUAGE_MODELS,
     SCRIPTS,
     command_line,
     make_checkpoint,
@@ -140,17 +139,25 @@ def test_script_trains_an_exported_checkpoint_without_the_package(
     check(script, workplace / name / "out", strange_runs[name])
 
 
-@pytest.mark.parametrize("family", LANGUAGE_MODELS)
-def test_run_clm_trains_from_scratch(family, at_work, tmp_path):
+@pytest.mark.parametrize(
+    ("script", "family", "overrides"),
+    [
+        ("run_clm", "decoder_lm", "hidden_size=14,num_attention_heads=2,vocab_size=29"),
+        ("run_clm", "rnn_lm", "hidden_size=14,embedding_size=9,vocab_size=29"),
+        ("run_mlm", "text_encoder", "hidden_size=14,num_attention_heads=2,vocab_size=129"),
+    ],
+)
+def test_script_trains_from_scratch(script, family, overrides, at_work, tmp_path):
     model = [
         *("--model_type", f"seqmodels_{family}"),
         *("--tokenizer_name", str(at_work / "installed" / family)),
-        *("--config_overrides", "hidden_size=14,num_hidden_layers=1,vocab_size=29"),
+        *("--config_overrides", f"num_hidden_layers=1,{overrides}"),
     ]
-    main([script_file("run_clm"), *command_line("run_clm", model, tmp_path)])
-    saved, tokenizer = load("run_clm", tmp_path / "out")
-    assert (saved.config.hidden_size, saved.config.vocab_size) == (14, 29)
-    check("run_clm", tmp_path / "out", computed_again("run_clm", saved, tokenizer))
+    main([script_file(script), *command_line(script, model, tmp_path)])
+    saved, tokenizer = load(script, tmp_path / "out")
+    changes = dict(word.split("=") for word in overrides.split(","))
+    assert {name: str(getattr(saved.config, name)) for name in changes} == changes
+    check(script, tmp_path / "out", computed_again(script, saved, tokenizer))
 
 
 def test_accelerate_launches_run_clm_in_two_processes(at_work, tmp_path):
