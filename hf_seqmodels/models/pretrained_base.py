@@ -199,6 +199,34 @@ class SeqModelsPreTrainedModel(PreTrainedModel):
         if initialize is not None:
             initialize()
 
+    def resize_position_embeddings(self, new_num_position_embeddings: int):
+        """Let texts of another length be read, as scripts of transformers ask for.
+
+        Learned positions keep their vectors; those behind them are drawn as in a new model and want
+        training. Other positions, and recurrent models, have no table: only the config changes.
+
+        Args:
+            new_num_position_embeddings: longest length from now on, in tokens.
+
+        Raises:
+            ValueError: if it is below 1.
+        """
+        if new_num_position_embeddings < 1:
+            raise ValueError(
+                f"new_num_position_embeddings must be at least 1, got "
+                f"{new_num_position_embeddings}."
+            )
+        for module in list(self.modules()):
+            old = getattr(module, "positions", None)
+            if isinstance(old, nn.Embedding):
+                new = type(old)(new_num_position_embeddings, old.embedding_dim).to(old.weight)
+                self._init_weights(new)
+                kept = min(old.num_embeddings, new_num_position_embeddings)
+                with torch.no_grad():
+                    new.weight[:kept] = old.weight[:kept]
+                module.positions = new
+        self.config.max_position_embeddings = new_num_position_embeddings
+
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict:
         """Return {tied parameter: the parameter it follows} for every tie that the config asks for.
 
