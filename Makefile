@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-lm test test-lowest test-newest test-clients test-distributed conformance lint bench clean
+.PHONY: help demo demo-lm test test-lowest test-newest test-clients test-distributed test-examples conformance lint bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /: /'
@@ -59,6 +59,10 @@ $(VENV)/.clients: $(READY)
 
 test-clients: $(VENV)/.clients  ## trl, sentence-transformers, SetFit, lm-evaluation-harness and torchao on our models
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/clients
+
+test-examples: $(READY)  ## the example scripts of transformers; TRANSFORMERS_EXAMPLES=/path/to/transformers/examples/pytorch
+	@test -n '$(TRANSFORMERS_EXAMPLES)' || { echo 'TRANSFORMERS_EXAMPLES must name the folder examples/pytorch of transformers' >&2; exit 1; }
+	OMP_NUM_THREADS=1 TRANSFORMERS_EXAMPLES='$(TRANSFORMERS_EXAMPLES)' $(BIN)/python -m pytest tests/clients/test_example_scripts.py
 
 lint: $(READY)  ## check style, format, types, docstrings and spelling
 	$(BIN)/ruff check .
