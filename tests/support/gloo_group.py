@@ -39,7 +39,8 @@ def run_driver(script: str, folder: Path, *names: str, timeout: int = 900) -> li
         AssertionError: if a job failed in a process, with what the processes printed.
     """
     roots = [str(SUPPORT), str(Path(hf_seqmodels.__file__).parents[1])]
-    settings = {"PYTHONPATH": os.pathsep.join(roots), "OMP_NUM_THREADS": "1"}
+    roots += os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    settings = {"PYTHONPATH": os.pathsep.join(filter(None, roots)), "OMP_NUM_THREADS": "1"}
     result = subprocess.run(
         [sys.executable, str(SUPPORT / script), str(folder), *names],
         env=os.environ | settings,
