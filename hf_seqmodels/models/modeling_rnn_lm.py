@@ -451,10 +451,15 @@ class RnnLMForCausalLM(RnnLMPreTrainedModel, GenerationMixin):
             total = total + beta * change.sum()
         return total
 
-    def prepare_inputs_for_generation(self, *args, **kwargs) -> dict[str, Any]:
+    def prepare_inputs_for_generation(
+        self, input_ids: Tensor, *args, inputs_embeds: Tensor | None = None, **kwargs
+    ) -> dict[str, Any]:
         """Prepare one step of generate(), without the tokenizer that finds stop strings."""
         kwargs.pop("tokenizer", None)  # generate() would hand it to forward()
-        return super().prepare_inputs_for_generation(*args, **kwargs)
+        # transformers reads off the signature whether embeddings may be given
+        return super().prepare_inputs_for_generation(
+            input_ids, *args, inputs_embeds=inputs_embeds, **kwargs
+        )
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         if generation_config.cache_implementation not in (None, "dynamic"):
