@@ -16,10 +16,10 @@ def assert_equal_to_forced_scoring(lists, model, tokenizer, sources, length_pena
                 model, tokenizer, [source], [hypothesis.token_ids], progress=False
             )
             expected = alone.token_log_probabilities
-            assert hypothesis.token_log_probabilities == pytest.approx(expected, abs=1e-5)
-            assert hypothesis.log_probability == pytest.approx(sum(expected), abs=1e-5)
+            assert hypothesis.token_log_probabilities == pytest.approx(expected, rel=5e-6, abs=1e-5)
+            assert hypothesis.log_probability == pytest.approx(sum(expected), rel=5e-6, abs=1e-5)
             assert hypothesis.score == pytest.approx(
-                sum(expected) / len(expected) ** length_penalty, abs=1e-5
+                sum(expected) / len(expected) ** length_penalty, rel=5e-6, abs=1e-5
             )
 
 
@@ -67,7 +67,7 @@ def test_scores_and_texts_are_those_of_generate(
             **settings,
         )
         scores = [hypothesis.score for hypothesis in hypotheses]
-        assert scores == pytest.approx(output.sequences_scores.tolist(), abs=1e-5)
+        assert scores == pytest.approx(output.sequences_scores.tolist(), rel=5e-6, abs=1e-5)
         texts = tokenizer.batch_decode(output.sequences[:, 1:], skip_special_tokens=True)
         assert [hypothesis.text for hypothesis in hypotheses] == texts
 
@@ -123,7 +123,7 @@ def test_wide_beam_is_exhaustive_search(tokenizer):
     )
     assert [hypothesis.token_ids for hypothesis in hypotheses] == [s.token_ids for s in expected]
     assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(
-        [score.log_probability for score in expected], abs=1e-5
+        [score.log_probability for score in expected], rel=5e-6, abs=1e-5
     )
 
 

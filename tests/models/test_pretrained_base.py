@@ -67,6 +67,9 @@ def test_transition_scores_of_two_vocabularies_are_looked_up_one_by_one():
             torch.testing.assert_close(actual[row, step], expected)
 
 
+@pytest.mark.skipif(
+    pretrained_base.BEAMS_READ_CONFIG, reason="this version of transformers leaves no choice"
+)
 @pytest.mark.parametrize("decoder_vocab_size", [13, 43])
 def test_beams_are_cut_by_the_target_vocabulary_whatever_the_version(
     decoder_vocab_size, monkeypatch
